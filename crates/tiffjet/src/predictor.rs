@@ -1,0 +1,1 @@
+//! Horizontal and floating-point predictors, both ways.
