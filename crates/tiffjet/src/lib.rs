@@ -1,10 +1,27 @@
 //! GeoTIFF and COG, straight to and from the GPU: the core library.
 
+pub mod backend;
 pub mod codec;
+pub mod cog;
+mod cpu;
 mod dtype;
 mod error;
 pub mod geo;
+mod image;
+pub mod layout;
+mod limits;
+pub mod plan;
 pub mod predictor;
+pub mod source;
+mod tensor;
+pub mod tiff;
 
+pub use backend::Backend;
+pub use cpu::Cpu;
 pub use dtype::{ByteOrder, DType, SampleKind};
 pub use error::{Cause, Error, Result};
+pub use image::{Image, Level, Mask, OpenOptions, open};
+pub use layout::Layout;
+pub use limits::Limits;
+pub use plan::{ReadPlan, Window};
+pub use tensor::{Device, HostBuffer, Report, Storage, Tensor};

@@ -185,3 +185,24 @@ pub fn reverse_bits(bytes: &mut [u8]) {
         *b = b.reverse_bits();
     }
 }
+
+/// Stands for every compression that nobody here decodes, so that such a file can still be described.
+pub(crate) static UNKNOWN: Unknown = Unknown;
+
+/// A compression without a codec.
+#[derive(Debug)]
+pub(crate) struct Unknown;
+
+impl Codec for Unknown {
+    fn name(&self) -> &'static str {
+        "unknown"
+    }
+
+    fn compression(&self) -> &'static [u16] {
+        &[]
+    }
+
+    fn decode(&self, tile: &Encoded<'_>, _out: &mut [u8]) -> Result<(), Cause> {
+        Err(Cause::unsupported(format!("compression {}", tile.format.compression)))
+    }
+}

@@ -1,0 +1,1 @@
+//! Cloud-optimised GeoTIFF: file order, ghost header, validation.

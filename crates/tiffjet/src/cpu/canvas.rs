@@ -1,0 +1,47 @@
+//! The output buffer, shared by the threads that fill it.
+
+#![allow(unsafe_code)] // threads write disjoint rectangles of one buffer
+
+use std::marker::PhantomData;
+
+/// A (band, y, x) buffer that several threads write at once, each its own tiles.
+pub(super) struct Canvas<'a> {
+    address: *mut u8,
+    bands: usize,
+    height: usize,
+    width: usize,
+    size: usize,
+    buffer: PhantomData<&'a mut [u8]>,
+}
+
+// SAFETY: `rows` is the only access, and its contract keeps the parts of different threads apart.
+unsafe impl Sync for Canvas<'_> {}
+
+impl<'a> Canvas<'a> {
+    /// A canvas over a buffer of exactly the size of the shape.
+    pub(super) fn new(buffer: &'a mut [u8], shape: [usize; 3], size: usize) -> Self {
+        let [bands, height, width] = shape;
+        assert_eq!(buffer.len(), bands * height * width * size, "the buffer must have the size of the window");
+        Self { address: buffer.as_mut_ptr(), bands, height, width, size, buffer: PhantomData }
+    }
+
+    /// Columns of the canvas.
+    pub(super) fn width(&self) -> usize {
+        self.width
+    }
+
+    /// `n` values from (y, x) of a band, running on into the next rows.
+    ///
+    /// # Safety
+    /// No two threads may hold overlapping parts at once.
+    #[allow(clippy::mut_from_ref)] // that is the point: see the contract
+    pub(super) unsafe fn span(&self, band: usize, y: usize, x: usize, n: usize) -> &mut [u8] {
+        let start = (band * self.height + y) * self.width + x;
+        assert!(
+            band < self.bands && y < self.height && x < self.width && start + n <= self.bands * self.height * self.width,
+            "a tile must stay inside the window"
+        );
+        // SAFETY: the assertion keeps it inside the buffer, which outlives `self`; the caller keeps parts disjoint.
+        unsafe { std::slice::from_raw_parts_mut(self.address.add(start * self.size), n * self.size) }
+    }
+}

@@ -1,0 +1,72 @@
+//! The CPU backend: every tile is read, decoded, unpacked and placed by one core while it is in its cache.
+
+mod canvas;
+mod chroma;
+mod read;
+mod unpack;
+
+use std::sync::{Arc, OnceLock};
+
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
+use crate::backend::{Backend, ReadJob};
+use crate::error::{Error, Result};
+use crate::tensor::{HostBuffer, Report, Tensor};
+
+/// Decodes on the cores of this machine.
+#[derive(Clone)]
+pub struct Cpu {
+    pool: Arc<ThreadPool>,
+}
+
+impl Cpu {
+    /// The backend that all cores share, made once.
+    pub fn shared() -> Result<Self> {
+        static SHARED: OnceLock<Cpu> = OnceLock::new();
+        if let Some(cpu) = SHARED.get() {
+            return Ok(cpu.clone());
+        }
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let cpu = Self::new(cores)?;
+        Ok(SHARED.get_or_init(|| cpu).clone())
+    }
+
+    /// A backend with its own threads.
+    pub fn new(threads: usize) -> Result<Self> {
+        let pool = ThreadPoolBuilder::new()
+            .num_threads(threads.max(1))
+            .thread_name(|i| format!("tiffjet-{i}"))
+            .build()
+            .map_err(|e| Error::Device { name: "cpu".into(), device: "cpu".into(), source: e.to_string() })?;
+        Ok(Self { pool: Arc::new(pool) })
+    }
+
+    /// How many cores work at once.
+    pub fn threads(&self) -> usize {
+        self.pool.current_num_threads()
+    }
+}
+
+impl std::fmt::Debug for Cpu {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cpu").field("threads", &self.threads()).finish()
+    }
+}
+
+impl Backend for Cpu {
+    fn name(&self) -> &str {
+        "cpu"
+    }
+
+    fn read(&self, job: &ReadJob<'_>) -> Result<Tensor> {
+        let length = job.plan.output_bytes().unwrap_or(usize::MAX);
+        let mut buffer = HostBuffer::take(length)
+            .ok_or_else(|| Error::limit(job.source.name(), "bytes of pixels in memory", length as u64, 0))?;
+        let report = self.read_into(job, buffer.bytes_mut())?;
+        Ok(Tensor::new(job.plan.shape(), job.plan.layout.dtype(), Arc::new(buffer), report))
+    }
+
+    fn read_into(&self, job: &ReadJob<'_>, out: &mut [u8]) -> Result<Report> {
+        read::read(&self.pool, job, out)
+    }
+}

@@ -1,0 +1,349 @@
+//! Runs of tiles spread over the threads.
+
+use std::cell::RefCell;
+use std::io::IoSliceMut;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use rayon::ThreadPool;
+
+use super::canvas::Canvas;
+use super::chroma;
+use super::unpack::Unpack;
+use crate::backend::ReadJob;
+use crate::codec::{Cause, Encoded, reverse_bits};
+use crate::error::{Error, Result};
+use crate::plan::{ReadPlan, TileRead, runs};
+use crate::source::Source;
+use crate::tensor::Report;
+
+/// Compressed bytes that one run fetches at once.
+const RUN: u64 = 256 << 10;
+/// Memory that all workers together may use for tiles, beside the one tile that each needs at least.
+const SCRATCH: u64 = 64 << 20;
+/// Reads that give less than this are done before another thread is awake.
+const ALONE: usize = 64 << 10;
+/// Rows scattered by one system call.
+const SCATTER: usize = 512;
+
+/// Reads a window into `out`.
+pub(super) fn read(pool: &ThreadPool, job: &ReadJob<'_>, out: &mut [u8]) -> Result<Report> {
+    let begun = Instant::now();
+    let plan = job.plan;
+    if plan.output_bytes() != Some(out.len()) {
+        let what = format!("the output has {} bytes, the window {:?}", out.len(), plan.output_bytes());
+        return Err(Error::invalid(job.source.name(), what));
+    }
+    let bytes = out.len();
+    let canvas = Canvas::new(out, plan.shape(), plan.layout.dtype().size());
+    let reader = Reader { source: job.source, plan, canvas, unpack: Unpack::new(plan) };
+    let runs = runs(&plan.tiles, RUN);
+    let workers = if bytes <= ALONE { 1 } else { workers(pool, plan).min(runs.len()) };
+    let mut report = reader.run_all(pool, &runs, workers)?;
+    job.source.unchanged()?;
+    report.bytes_out = bytes as u64;
+    report.seconds = begun.elapsed().as_secs_f64();
+    Ok(report)
+}
+
+/// Threads that can each hold a decoded and a compressed tile without breaking the bound on memory.
+fn workers(pool: &ThreadPool, plan: &ReadPlan) -> usize {
+    let tile = if plan.layout.rows_are_bytes() { RUN } else { plan.layout.decoded_bytes(plan.layout.format.height) };
+    let fit = SCRATCH / (2 * tile).max(1);
+    pool.current_num_threads().min(usize::try_from(fit).unwrap_or(usize::MAX).max(2))
+}
+
+/// Buffers that a thread keeps from one tile to the next.
+#[derive(Default)]
+struct Scratch {
+    encoded: Vec<u8>,
+    decoded: Vec<u8>,
+    /// The part of the file that `encoded` holds.
+    held: Range<u64>,
+}
+
+thread_local! {
+    static SCRATCH_OF_THREAD: RefCell<Scratch> = RefCell::default();
+}
+
+/// A buffer of `length` bytes. Fresh memory comes zeroed from the system, page by page as it is used.
+fn sized(buffer: &mut Vec<u8>, length: usize) -> &mut [u8] {
+    if buffer.len() < length {
+        *buffer = Vec::new();
+        *buffer = vec![0; length];
+    }
+    &mut buffer[..length]
+}
+
+struct Reader<'a> {
+    source: &'a dyn Source,
+    plan: &'a ReadPlan,
+    canvas: Canvas<'a>,
+    unpack: Unpack,
+}
+
+impl Reader<'_> {
+    /// Threads take the next run until none is left. Of several damaged tiles the first in the image is reported.
+    fn run_all(&self, pool: &ThreadPool, runs: &[Range<usize>], workers: usize) -> Result<Report> {
+        let next = AtomicUsize::new(0);
+        let stop = AtomicBool::new(false);
+        let total = Mutex::new((Report::default(), None::<(usize, Error)>));
+        let work = || {
+            let mut report = Report::default();
+            let mut failed = None;
+            SCRATCH_OF_THREAD.with_borrow_mut(|scratch| {
+                scratch.held = 0..0;
+                while !stop.load(Ordering::Relaxed) {
+                    let i = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(run) = runs.get(i) else { break };
+                    if let Err(error) = self.run(&self.plan.tiles[run.clone()], scratch, &mut report) {
+                        stop.store(true, Ordering::Relaxed);
+                        failed = Some((i, error));
+                    }
+                }
+                // A huge tile must not stay in memory behind the user's back.
+                if scratch.decoded.len() + scratch.encoded.len() > (16 << 20) {
+                    *scratch = Scratch::default();
+                }
+            });
+            let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
+            total.0.add(&report);
+            if let Some((i, error)) = failed
+                && total.1.as_ref().is_none_or(|(first, _)| i < *first)
+            {
+                total.1 = Some((i, error));
+            }
+        };
+        if workers == 1 {
+            work();
+        } else {
+            pool.in_place_scope(|scope| {
+                for _ in 1..workers {
+                    scope.spawn(|_| work());
+                }
+                work();
+            });
+        }
+        match total.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            (_, Some((_, error))) => Err(error),
+            (report, None) => Ok(report),
+        }
+    }
+
+    /// One run: one read, then tile after tile.
+    fn run(&self, tiles: &[TileRead], scratch: &mut Scratch, report: &mut Report) -> Result<()> {
+        let span = span(tiles);
+        report.bytes_read += span.end - span.start;
+        scratch.held = 0..0;
+        for tile in tiles {
+            report.tiles += 1;
+            if tile.range.is_empty() {
+                report.sparse += 1;
+                self.fill(tile);
+            } else if self.straight(tile)? {
+                // Its pixels went from the file to their place.
+            } else {
+                if scratch.held != span {
+                    let buffer = sized(&mut scratch.encoded, (span.end - span.start) as usize);
+                    self.source.read_range(span.clone(), buffer)?;
+                    scratch.held = span.clone();
+                }
+                self.tile(tile, scratch)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A tile that is not in the file.
+    fn fill(&self, tile: &TileRead) {
+        for (out, _) in self.unpack.bands(tile) {
+            for y in 0..tile.part.height {
+                let row = self.row(out, tile, y);
+                if self.plan.fill.iter().all(|&b| b == 0) {
+                    row.fill(0);
+                } else {
+                    row.chunks_exact_mut(self.plan.fill.len()).for_each(|v| v.copy_from_slice(&self.plan.fill));
+                }
+            }
+        }
+    }
+
+    /// Row `y` of the wanted part of a tile in an output band.
+    #[allow(unsafe_code, clippy::mut_from_ref)]
+    fn row(&self, band: usize, tile: &TileRead, y: u32) -> &mut [u8] {
+        let (top, left) = tile.at;
+        // SAFETY: the tiles of a plan have disjoint parts, a tile is handled by one thread, and that thread holds one
+        // row of a band at a time.
+        unsafe { self.canvas.span(band, (top + y) as usize, left as usize, tile.part.width as usize) }
+    }
+
+    /// All of the wanted part of a tile in an output band, where it is one piece: whole rows of the canvas.
+    #[allow(unsafe_code, clippy::mut_from_ref)]
+    fn block(&self, band: usize, tile: &TileRead) -> Option<&mut [u8]> {
+        let whole = tile.part.width == self.plan.layout.format.width && tile.part.width as usize == self.canvas.width();
+        let (top, left) = tile.at;
+        let n = tile.part.width as usize * tile.part.height as usize;
+        // SAFETY: as in `row`; rows as wide as the canvas follow each other.
+        whole.then(|| unsafe { self.canvas.span(band, top as usize, left as usize, n) })
+    }
+
+    /// Uncompressed samples of one band need no buffer between the file and their place.
+    fn straight(&self, tile: &TileRead) -> Result<bool> {
+        let (Some(file), true, Some(band)) = (self.source.file(), self.unpack.is_plain(), self.unpack.only_band(tile))
+        else {
+            return Ok(false);
+        };
+        if !self.plan.layout.rows_are_bytes() {
+            return Ok(false);
+        }
+        let needed = self.plan.layout.decoded_bytes(tile.rows);
+        if tile.range.end - tile.range.start < needed {
+            return Ok(false); // the codec says what is missing
+        }
+        if let Some(block) = self.block(band, tile) {
+            self.source.read_range(tile.range.start..tile.range.start + block.len() as u64, block)?;
+            self.unpack.swap(block);
+            return Ok(true);
+        }
+        self.scatter(file, band, tile)?;
+        Ok(true)
+    }
+
+    /// Reads the rows of a tile into the rows of the canvas; what hangs over the window goes to a bin.
+    fn scatter(&self, file: &std::fs::File, band: usize, tile: &TileRead) -> Result<()> {
+        let size = self.plan.layout.dtype().size();
+        let row_bytes = self.plan.layout.format.width as usize * size;
+        let before = tile.part.x as usize * size;
+        let after = row_bytes - before - tile.part.width as usize * size;
+        if before + after > row_bytes / 2 {
+            return self.sieve(band, tile);
+        }
+        let mut bins = vec![0u8; (before + after) * SCATTER.min(tile.part.height as usize)];
+        let mut y = 0;
+        while y < tile.part.height {
+            let rows = (tile.part.height - y).min(SCATTER as u32);
+            let mut bins = bins.chunks_exact_mut((before + after).max(1));
+            let mut slices = Vec::with_capacity(3 * rows as usize);
+            for r in y..y + rows {
+                let row = self.row(band, tile, r);
+                match bins.next().map(|bin| bin.split_at_mut(before)) {
+                    Some((left, right)) => slices.extend([left, row, right].map(IoSliceMut::new)),
+                    None => slices.push(IoSliceMut::new(row)),
+                }
+            }
+            let offset = tile.range.start + u64::from(y) * row_bytes as u64;
+            read_scattered(self.source, file, offset, &mut slices)?;
+            y += rows;
+        }
+        for y in 0..tile.part.height {
+            self.unpack.swap(self.row(band, tile, y));
+        }
+        Ok(())
+    }
+
+    /// Where most of a tile hangs over the window, its rows are read one by one.
+    fn sieve(&self, band: usize, tile: &TileRead) -> Result<()> {
+        let size = self.plan.layout.dtype().size() as u64;
+        let row_bytes = u64::from(self.plan.layout.format.width) * size;
+        for y in 0..tile.part.height {
+            let row = self.row(band, tile, y);
+            let start = tile.range.start + u64::from(y) * row_bytes + u64::from(tile.part.x) * size;
+            self.source.read_range(start..start + row.len() as u64, row)?;
+            self.unpack.swap(row);
+        }
+        Ok(())
+    }
+
+    /// Decodes a tile and puts its pixels in their place.
+    fn tile(&self, tile: &TileRead, scratch: &mut Scratch) -> Result<()> {
+        let layout = &self.plan.layout;
+        let from = (tile.range.start - scratch.held.start) as usize;
+        let to = (tile.range.end - scratch.held.start) as usize;
+        if layout.reversed {
+            // Two tiles may share their bytes: turned round once is enough, so each works on a copy.
+            let mut turned = scratch.encoded[from..to].to_vec();
+            reverse_bits(&mut turned);
+            return self.decode(tile, &turned, &mut scratch.decoded);
+        }
+        self.decode(tile, &scratch.encoded[from..to], &mut scratch.decoded)
+    }
+
+    fn decode(&self, tile: &TileRead, bytes: &[u8], buffer: &mut Vec<u8>) -> Result<()> {
+        let layout = &self.plan.layout;
+        let index = tile.row * layout.across + tile.col;
+        let encoded = Encoded { bytes, rows: tile.rows, index, format: &layout.format };
+        let fails = |cause| self.failure(tile, cause);
+        if self.unpack.is_in_place()
+            && tile.part.height == tile.rows
+            && let Some(band) = self.unpack.only_band(tile)
+            && let Some(block) = self.block(band, tile)
+        {
+            layout.codec.decode(&encoded, block).map_err(fails)?;
+            self.unpack.in_place(block, tile.part.width as usize * layout.dtype().size());
+            return Ok(());
+        }
+        let decoded = sized(buffer, layout.decoded_bytes(tile.rows) as usize);
+        layout.codec.decode(&encoded, decoded).map_err(fails)?;
+        if let Some(subsampling) = layout.packed_chroma() {
+            let mut pixels = chroma::expand(decoded, &layout.format, tile.rows, subsampling);
+            self.place(tile, &mut pixels);
+        } else {
+            self.place(tile, decoded);
+        }
+        Ok(())
+    }
+
+    /// Unpacks the wanted rows of a decoded tile.
+    fn place(&self, tile: &TileRead, decoded: &mut [u8]) {
+        let row_bytes = decoded.len() / tile.rows as usize;
+        let first = (tile.part.y - tile.first_row) as usize;
+        for (y, row) in decoded.chunks_exact_mut(row_bytes).skip(first).take(tile.part.height as usize).enumerate() {
+            self.unpack.row(row, tile, |band| self.row(band, tile, y as u32));
+        }
+    }
+
+    fn failure(&self, tile: &TileRead, cause: Cause) -> Error {
+        let name = self.source.name().clone();
+        match cause {
+            Cause::Unsupported(feature) => Error::Unsupported { name, feature, hint: String::new() },
+            source => Error::Tile {
+                name,
+                level: self.plan.level,
+                row: tile.row,
+                col: tile.col,
+                codec: self.plan.layout.codec.name(),
+                source,
+            },
+        }
+    }
+}
+
+/// All bytes of a run of tiles; sparse ones have none.
+fn span(tiles: &[TileRead]) -> Range<u64> {
+    let mut span = 0..0;
+    for range in tiles.iter().map(|t| &t.range).filter(|r| !r.is_empty()) {
+        span = if span.is_empty() { range.clone() } else { span.start..range.end };
+    }
+    span
+}
+
+/// Fills slices from a file, going on where the system stops short.
+fn read_scattered(source: &dyn Source, file: &std::fs::File, mut at: u64, slices: &mut [IoSliceMut<'_>]) -> Result<()> {
+    let mut left = slices;
+    while !left.is_empty() {
+        // IOV_MAX is 1024 everywhere.
+        let n = left.len().min(1024);
+        match rustix::io::preadv(file, &mut left[..n], at) {
+            Ok(0) => return Err(Error::Changed { name: source.name().clone() }),
+            Ok(read) => {
+                at += read as u64;
+                IoSliceMut::advance_slices(&mut left, read);
+            }
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(Error::io(source.name(), errno.into())),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,291 @@
+//! From the bytes a codec gives to pixels in their place: byte order, predictor, bit depth, bands.
+
+use std::cell::RefCell;
+
+use crate::codec::Unit;
+use crate::dtype::{ByteOrder, DType, SampleKind};
+use crate::layout::{Predictor, swapped_word};
+use crate::plan::{ReadPlan, TileRead};
+use crate::predictor;
+
+/// How the rows of a level are unpacked, decided once for a plan.
+pub(super) struct Unpack {
+    depth: Depth,
+    /// Bytes of a unit that must be turned round, 0 for none.
+    swap: usize,
+    predictor: Predictor,
+    /// Samples of a pixel in a tile.
+    samples: usize,
+    dtype: DType,
+    /// Bytes of a unit of the horizontal predictor.
+    word: usize,
+    planar: bool,
+    /// Output band and band of the file.
+    bands: Vec<(usize, usize)>,
+    /// The output bands are the bands of the file, in order.
+    all: bool,
+}
+
+/// How samples stand in a row.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Depth {
+    /// As they are in memory.
+    Whole,
+    /// Some number of bits, the first in the high ones.
+    Bits { bits: u32, signed: bool },
+    /// Floating point of 24 bits in this order.
+    Float24(ByteOrder),
+}
+
+thread_local! {
+    /// One row of samples.
+    static ROW: RefCell<(Vec<u8>, Vec<u8>)> = RefCell::default();
+}
+
+impl Unpack {
+    pub(super) fn new(plan: &ReadPlan) -> Self {
+        let layout = &plan.layout;
+        let format = &layout.format;
+        let dtype = layout.dtype();
+        let depth = match (format.kind, format.bits) {
+            _ if layout.codec.unit() == Unit::Samples => Depth::Whole,
+            (SampleKind::Float, 24) => Depth::Float24(format.order),
+            (_, bits) if usize::from(bits) == dtype.size() * 8 => Depth::Whole,
+            (kind, bits) => Depth::Bits { bits: u32::from(bits), signed: kind == SampleKind::Signed },
+        };
+        let bands: Vec<(usize, usize)> = plan.bands.iter().map(|&b| usize::from(b)).enumerate().collect();
+        Self {
+            depth,
+            swap: swapped_word(layout),
+            predictor: layout.predictor,
+            samples: usize::from(format.samples),
+            dtype,
+            word: usize::from(format.bits / 8),
+            planar: layout.planar,
+            all: bands.len() == usize::from(layout.bands) && bands.iter().all(|(out, band)| out == band),
+            bands,
+        }
+    }
+
+    /// Output bands of a tile, each with its place in the tile's pixels.
+    pub(super) fn bands(&self, tile: &TileRead) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let plane = usize::from(tile.plane);
+        let planar = self.planar;
+        self.bands
+            .iter()
+            .filter(move |(_, band)| !planar || *band == plane)
+            .map(move |&(out, band)| (out, if planar { 0 } else { band }))
+    }
+
+    /// The one output band of a tile that holds one band.
+    pub(super) fn only_band(&self, tile: &TileRead) -> Option<usize> {
+        let mut bands = self.bands(tile);
+        match (self.samples, bands.next(), bands.next()) {
+            (1, Some((out, _)), None) => Some(out),
+            _ => None,
+        }
+    }
+
+    /// Bytes of the file are pixels but for their byte order.
+    pub(super) fn is_plain(&self) -> bool {
+        self.depth == Depth::Whole && self.predictor == Predictor::None
+    }
+
+    /// Rows can be unpacked where they stand.
+    pub(super) fn is_in_place(&self) -> bool {
+        self.depth == Depth::Whole
+    }
+
+    /// Turns the byte order round.
+    pub(super) fn swap(&self, row: &mut [u8]) {
+        match self.swap {
+            2 => row.as_chunks_mut::<2>().0.iter_mut().for_each(|b| b.reverse()),
+            4 => row.as_chunks_mut::<4>().0.iter_mut().for_each(|b| b.reverse()),
+            8 => row.as_chunks_mut::<8>().0.iter_mut().for_each(|b| b.reverse()),
+            _ => {}
+        }
+    }
+
+    /// Unpacks rows of a tile where they stand: one band, whole samples.
+    pub(super) fn in_place(&self, block: &mut [u8], row_bytes: usize) {
+        for row in block.chunks_exact_mut(row_bytes) {
+            self.swap(row);
+            match self.predictor {
+                Predictor::None => {}
+                Predictor::Horizontal => predictor::undo_horizontal(row, 1, self.word),
+                Predictor::Float => ROW.with_borrow_mut(|(planes, _)| {
+                    planes.clear();
+                    planes.extend_from_slice(row);
+                    predictor::undo_float(planes, row, 1, self.word);
+                }),
+            }
+        }
+    }
+
+    /// Unpacks one row of a tile and hands its pixels to the rows of the output bands.
+    pub(super) fn row<'c>(&self, row: &mut [u8], tile: &TileRead, place: impl Fn(usize) -> &'c mut [u8]) {
+        self.swap(row);
+        match (self.predictor, self.depth) {
+            (Predictor::Float, depth) => ROW.with_borrow_mut(|(floats, wide)| {
+                // The common case straight into its place: one band, the whole width of the tile.
+                if let (Some(band), Depth::Whole, true) =
+                    (self.only_band(tile), depth, row.len() == tile.part.width as usize * self.word)
+                {
+                    return predictor::undo_float(row, place(band), 1, self.word);
+                }
+                floats.resize(row.len(), 0);
+                predictor::undo_float(row, floats, self.samples, self.word);
+                match depth {
+                    Depth::Float24(_) => {
+                        widen_float24(floats, ByteOrder::NATIVE, wide);
+                        self.distribute(wide, tile, place, false);
+                    }
+                    _ => self.distribute(floats, tile, place, false),
+                }
+            }),
+            (predictor, Depth::Whole) => self.distribute_predicted(row, tile, place, predictor == Predictor::Horizontal),
+            (_, Depth::Bits { bits, signed }) => ROW.with_borrow_mut(|(_, wide)| {
+                expand_bits(row, bits, signed, self.dtype.size(), wide);
+                self.distribute(wide, tile, place, false);
+            }),
+            (_, Depth::Float24(order)) => ROW.with_borrow_mut(|(_, wide)| {
+                widen_float24(row, order, wide);
+                self.distribute(wide, tile, place, false);
+            }),
+        }
+    }
+
+    fn distribute_predicted<'c>(
+        &self,
+        row: &mut [u8],
+        tile: &TileRead,
+        place: impl Fn(usize) -> &'c mut [u8],
+        predicted: bool,
+    ) {
+        let pixels = tile.part.width as usize;
+        let whole = tile.part.x == 0 && row.len() == pixels * self.samples * self.dtype.size();
+        // Undoing and splitting in one pass needs every sample as one word and the row from its beginning.
+        let fused = whole && self.samples > 1 && self.all;
+        if predicted && !fused {
+            predictor::undo_horizontal(row, self.samples, self.word);
+        }
+        self.distribute(row, tile, place, predicted && fused);
+    }
+
+    /// Gives each band its samples of a row of interleaved pixels.
+    fn distribute<'c>(&self, row: &[u8], tile: &TileRead, place: impl Fn(usize) -> &'c mut [u8], predicted: bool) {
+        let size = self.dtype.size();
+        let pixel = self.samples * size;
+        let from = tile.part.x as usize * pixel;
+        let row = &row[from..from + tile.part.width as usize * pixel];
+        if self.samples == 1 {
+            for (out, _) in self.bands(tile) {
+                place(out).copy_from_slice(row);
+            }
+        } else if self.all && size <= 8 {
+            let mut rows: Vec<&mut [u8]> = (0..self.samples).map(place).collect();
+            predictor::split(row, &mut rows, size, predicted);
+        } else {
+            for (out, band) in self.bands(tile) {
+                pick(row, place(out), band * size, pixel, size);
+            }
+        }
+    }
+}
+
+/// One band of interleaved pixels.
+fn pick(row: &[u8], out: &mut [u8], at: usize, pixel: usize, size: usize) {
+    fn fixed<const N: usize>(row: &[u8], out: &mut [u8], at: usize, pixel: usize) {
+        for (out, pixel) in out.as_chunks_mut::<N>().0.iter_mut().zip(row.chunks_exact(pixel)) {
+            if let Some(value) = pixel[at..].first_chunk::<N>() {
+                *out = *value;
+            }
+        }
+    }
+    match size {
+        1 => fixed::<1>(row, out, at, pixel),
+        2 => fixed::<2>(row, out, at, pixel),
+        4 => fixed::<4>(row, out, at, pixel),
+        8 => fixed::<8>(row, out, at, pixel),
+        _ => fixed::<16>(row, out, at, pixel),
+    }
+}
+
+/// Samples of some number of bits, the first in the high ones, to whole numbers of `size` bytes.
+fn expand_bits(row: &[u8], bits: u32, signed: bool, size: usize, out: &mut Vec<u8>) {
+    let n = row.len() * 8 / bits as usize;
+    out.clear();
+    out.reserve(n * size);
+    if size == 1 && !signed && matches!(bits, 1 | 2 | 4) {
+        let mask = (1u8 << bits) - 1;
+        for &byte in row {
+            out.extend((0..8 / bits).rev().map(|i| byte >> (i * bits) & mask));
+        }
+        return;
+    }
+    // At most 63 bits are left over from the bytes before, so 128 hold any sample.
+    let (mut held, mut count) = (0u128, 0u32);
+    let mut bytes = row.iter();
+    for _ in 0..n {
+        while count < bits {
+            held = held << 8 | u128::from(*bytes.next().unwrap_or(&0));
+            count += 8;
+        }
+        count -= bits;
+        let mut value = (held >> count) as u64 & (u64::MAX >> (64 - bits));
+        if signed && value >> (bits - 1) & 1 == 1 {
+            value |= !(u64::MAX >> (64 - bits));
+        }
+        let native = value.to_ne_bytes();
+        out.extend_from_slice(if cfg!(target_endian = "big") { &native[8 - size..] } else { &native[..size] });
+    }
+}
+
+/// 1 sign, 7 exponent and 16 fraction bits to single precision.
+fn widen_float24(row: &[u8], order: ByteOrder, out: &mut Vec<u8>) {
+    out.clear();
+    for b in row.as_chunks::<3>().0 {
+        let v = match order {
+            ByteOrder::Little => u32::from_le_bytes([b[0], b[1], b[2], 0]),
+            ByteOrder::Big => u32::from_be_bytes([0, b[0], b[1], b[2]]),
+        };
+        out.extend_from_slice(&float24(v).to_ne_bytes());
+    }
+}
+
+fn float24(v: u32) -> f32 {
+    let sign = v >> 23 << 31;
+    let exponent = v >> 16 & 0x7f;
+    let fraction = v & 0xffff;
+    match exponent {
+        0x7f => f32::from_bits(sign | 0x7f80_0000 | fraction << 7),
+        0 => f32::from_bits(sign | (fraction as f32 * 2f32.powi(-62 - 16)).to_bits()),
+        _ => f32::from_bits(sign | (exponent + 127 - 63) << 23 | fraction << 7),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn odd_bits_are_unpacked_from_the_high_end() {
+        let mut out = Vec::new();
+        expand_bits(&[0xab, 0xcd, 0xef], 12, false, 2, &mut out);
+        assert_eq!(out, [0xabcu16.to_ne_bytes(), 0xdefu16.to_ne_bytes()].concat());
+        expand_bits(&[0b1011_0001], 1, false, 1, &mut out);
+        assert_eq!(out, [1, 0, 1, 1, 0, 0, 0, 1]);
+        expand_bits(&[0b1110_0011, 0b0000_0000], 5, true, 1, &mut out);
+        assert_eq!(out, [-4i8 as u8, 0b01100, 0]);
+    }
+
+    #[test]
+    fn small_floats_keep_their_value() {
+        assert_eq!(float24(0x3f_0000), 1.0);
+        assert_eq!(float24(0xc0_8000), -3.0);
+        assert_eq!(float24(1), 2f32.powi(-78));
+        assert!(float24(0x7f_0000).is_infinite());
+        assert!(float24(0x7f_8000).is_nan());
+        assert_eq!(float24(0), 0.0);
+    }
+}

@@ -1,0 +1,528 @@
+//! One validated image level: what a directory says about its pixels, checked once.
+//!
+//! After this no value is optional, no size is checked again, and nothing a file holds can make the reader panic.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::codec::{self, Codec, OldJpeg, TileFormat, Unit};
+use crate::dtype::{ByteOrder, DType, SampleKind};
+use crate::error::{Error, Result};
+use crate::tiff::{Directory, Entry, Head, Header, tag};
+
+/// PhotometricInterpretation of images in luminance and chrominance.
+pub const YCBCR: u16 = 6;
+
+/// Undone after decoding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Predictor {
+    /// Values as they are.
+    None,
+    /// Differences of neighbours in a row.
+    Horizontal,
+    /// Differences of byte planes of floating point numbers.
+    Float,
+}
+
+impl Predictor {
+    /// TIFF tag 317.
+    pub fn code(self) -> u16 {
+        match self {
+            Self::None => 1,
+            Self::Horizontal => 2,
+            Self::Float => 3,
+        }
+    }
+}
+
+/// One image level whose tags make sense together.
+pub struct Layout {
+    /// Pixels in a row.
+    pub width: u32,
+    /// Rows.
+    pub height: u32,
+    /// Samples of a pixel.
+    pub bands: u16,
+    /// Tiles rather than strips.
+    pub tiled: bool,
+    /// Tiles in a row of tiles.
+    pub across: u32,
+    /// Rows of tiles.
+    pub down: u32,
+    /// Each band in tiles of its own (PlanarConfiguration 2).
+    pub planar: bool,
+    /// How the pixels of a tile are stored; `width` and `height` in it are the tile's.
+    pub format: TileFormat,
+    /// Decodes the tiles.
+    pub codec: &'static dyn Codec,
+    /// Undone after decoding.
+    pub predictor: Predictor,
+    /// FillOrder 2, and the codec follows it.
+    pub reversed: bool,
+    /// ExtraSamples (338).
+    pub extra_samples: Vec<u16>,
+    /// Orientation (274), reported, never applied.
+    pub orientation: u16,
+    /// Where the tiles stand.
+    pub index: TileIndex,
+    /// Offset of the directory.
+    pub offset: u64,
+}
+
+impl std::fmt::Debug for Layout {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Layout")
+            .field("size", &(self.width, self.height, self.bands))
+            .field("format", &self.format)
+            .field("codec", &self.codec.name())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Layout {
+    /// Checks a directory.
+    pub fn new(head: &Head, header: &Header, directory: &Directory) -> Result<Self> {
+        Builder { head, header, directory }.build()
+    }
+
+    /// Type of a pixel value in memory.
+    pub fn dtype(&self) -> DType {
+        self.format.dtype
+    }
+
+    /// Planes of tiles: one for each band, or one for all.
+    pub fn planes(&self) -> u16 {
+        if self.planar { self.bands } else { 1 }
+    }
+
+    /// Number of tiles in all planes.
+    pub fn tiles(&self) -> u64 {
+        u64::from(self.across) * u64::from(self.down) * u64::from(self.planes())
+    }
+
+    /// Rows that the tiles of a tile row hold: the last strip ends with the image, tiles are always full.
+    pub fn rows_in_tile(&self, row: u32) -> u32 {
+        if self.tiled {
+            self.format.height
+        } else {
+            self.format.height.min(self.height - row * self.format.height)
+        }
+    }
+
+    /// Chrominance stored once for several pixels, as the uncompressed and byte-wise codecs pack it.
+    pub fn packed_chroma(&self) -> Option<(usize, usize)> {
+        let (h, v) = self.format.subsampling;
+        (self.format.photometric == YCBCR
+            && self.codec.unit() == Unit::Bytes
+            && !self.planar
+            && (h, v) != (1, 1))
+            .then_some((h as usize, v as usize))
+    }
+
+    /// Decoded bytes of `rows` rows of a tile, as the codec gives them. Saturates.
+    pub fn decoded_bytes(&self, rows: u32) -> u64 {
+        let width = u64::from(self.format.width);
+        let samples = u64::from(self.format.samples);
+        if let Some((h, v)) = self.packed_chroma() {
+            let (h, v) = (h as u64, v as u64);
+            return width.div_ceil(h) * u64::from(rows).div_ceil(v) * (h * v + 2);
+        }
+        let row = match self.codec.unit() {
+            Unit::Bytes => width.saturating_mul(samples).saturating_mul(u64::from(self.format.bits)).div_ceil(8),
+            Unit::Samples => width.saturating_mul(samples).saturating_mul(self.dtype().size() as u64),
+        };
+        row.saturating_mul(u64::from(rows))
+    }
+
+    /// Whether bytes of the file are rows of pixels, so that a part of a tile can be read alone.
+    pub fn rows_are_bytes(&self) -> bool {
+        self.format.compression == 1 && self.packed_chroma().is_none()
+    }
+}
+
+struct Builder<'a> {
+    head: &'a Head,
+    header: &'a Header,
+    directory: &'a Directory,
+}
+
+impl Builder<'_> {
+    fn malformed(&self, what: impl Into<String>) -> Error {
+        Error::malformed(self.head.name(), self.directory.offset, what)
+    }
+
+    fn unsupported(&self, feature: impl Into<String>) -> Error {
+        Error::unsupported(self.head.name(), feature, "")
+    }
+
+    fn number(&self, tag: u16) -> Result<Option<u64>> {
+        self.directory.number(self.head, tag)
+    }
+
+    fn short(&self, tag: u16, default: u16) -> Result<u16> {
+        match self.number(tag)? {
+            None => Ok(default),
+            Some(v) => u16::try_from(v).map_err(|_| self.malformed(format!("{} is {v}", tag::name(tag)))),
+        }
+    }
+
+    /// A size in pixels: at least 1, at most what a signed 32-bit number holds.
+    fn size(&self, tag: u16, value: u64) -> Result<u32> {
+        match u32::try_from(value) {
+            Ok(v) if v > 0 && v <= i32::MAX as u32 => Ok(v),
+            _ => Err(self.malformed(format!("{} is {value}", tag::name(tag)))),
+        }
+    }
+
+    fn required(&self, tag: u16) -> Result<u32> {
+        let value = self.number(tag)?.ok_or_else(|| self.malformed(format!("{} is missing", tag::name(tag))))?;
+        self.size(tag, value)
+    }
+
+    fn build(self) -> Result<Layout> {
+        let width = self.required(tag::IMAGE_WIDTH)?;
+        let height = self.required(tag::IMAGE_LENGTH)?;
+        let compression = self.short(tag::COMPRESSION, 1)?;
+        let codec = codec::find(compression).unwrap_or(&codec::UNKNOWN);
+        let bands = self.short(tag::SAMPLES_PER_PIXEL, 1)?;
+        if bands == 0 {
+            return Err(self.malformed("SamplesPerPixel is 0"));
+        }
+        let extra_samples = self.extra_samples()?;
+        let photometric = self.photometric(bands, &extra_samples)?;
+        let planar = match self.short(tag::PLANAR_CONFIGURATION, 1)? {
+            1 => false,
+            2 => bands > 1,
+            other => return Err(self.malformed(format!("PlanarConfiguration is {other}"))),
+        };
+        let (bits, kind) = self.samples(bands, compression)?;
+        let dtype = self.dtype(bits, kind)?;
+        let (tiled, tile_width, tile_height) = self.grid(width, height)?;
+        let across = width.div_ceil(tile_width);
+        let down = height.div_ceil(tile_height);
+        let format = TileFormat {
+            compression,
+            width: tile_width,
+            height: tile_height,
+            samples: if planar { 1 } else { bands },
+            bits,
+            kind,
+            dtype,
+            order: self.header.order,
+            photometric,
+            subsampling: self.subsampling(photometric)?,
+            fax_options: self.number(if compression == 4 { tag::T6_OPTIONS } else { tag::T4_OPTIONS })?.unwrap_or(0)
+                as u32,
+            jpeg_tables: self.directory.array(self.head, tag::JPEG_TABLES)?.map(|a| a.bytes.into()),
+            lerc: self.lerc()?,
+            old_jpeg: if compression == 6 { Some(Arc::new(self.old_jpeg(bands, width, height)?)) } else { None },
+        };
+        let predictor = self.predictor(codec, &format)?;
+        let reversed = match self.short(tag::FILL_ORDER, 1)? {
+            1 => false,
+            2 => codec.bits_follow_fill_order(),
+            other => return Err(self.malformed(format!("FillOrder is {other}"))),
+        };
+        let layout = Layout {
+            width,
+            height,
+            bands,
+            tiled,
+            across,
+            down,
+            planar,
+            codec,
+            predictor,
+            reversed,
+            extra_samples,
+            orientation: self.short(tag::ORIENTATION, 1).unwrap_or(1),
+            index: self.index(tiled)?,
+            offset: self.directory.offset,
+            format,
+        };
+        let decoded = layout.decoded_bytes(tile_height);
+        // Rows of an uncompressed tile are read as they are needed: its size does not matter, that of a row does.
+        let held = if layout.rows_are_bytes() { layout.decoded_bytes(1) } else { decoded };
+        let allowed = self.head.limits().tile_bytes;
+        if held > allowed {
+            return Err(Error::limit(self.head.name(), "decoded bytes of one tile", held, allowed));
+        }
+        Ok(layout)
+    }
+
+    fn extra_samples(&self) -> Result<Vec<u16>> {
+        let values = self.directory.numbers(self.head, tag::EXTRA_SAMPLES)?.unwrap_or_default();
+        Ok(values.into_iter().map(|v| u16::try_from(v).unwrap_or(0)).collect())
+    }
+
+    fn photometric(&self, bands: u16, extra: &[u16]) -> Result<u16> {
+        // Where it is missing, three colours are red, green and blue; anything else is a scale from black.
+        let colours = usize::from(bands).saturating_sub(extra.len());
+        self.short(tag::PHOTOMETRIC, if colours == 3 { 2 } else { 1 })
+    }
+
+    /// Bits and kind of a sample, the same for all of them.
+    fn samples(&self, bands: u16, compression: u16) -> Result<(u16, SampleKind)> {
+        let first = |tag, default| -> Result<u64> {
+            let values = self.directory.numbers(self.head, tag)?.unwrap_or_default();
+            let used = &values[..values.len().min(usize::from(bands))];
+            let first = used.first().copied().unwrap_or(default);
+            if used.iter().any(|&v| v != first) {
+                return Err(self.unsupported(format!("samples that differ in {}", tag::name(tag))));
+            }
+            Ok(first)
+        };
+        let bits = first(tag::BITS_PER_SAMPLE, 1)?;
+        let bits = u16::try_from(bits).map_err(|_| self.malformed(format!("BitsPerSample is {bits}")))?;
+        let kind = match first(tag::SAMPLE_FORMAT, 1)? {
+            1 | 4 => SampleKind::Unsigned,
+            2 => SampleKind::Signed,
+            3 => SampleKind::Float,
+            5 => SampleKind::ComplexInt,
+            6 => SampleKind::ComplexFloat,
+            other => return Err(self.malformed(format!("SampleFormat is {other}"))),
+        };
+        Ok(match compression {
+            // SGI's logarithmic formats are decoded to 16-bit integers whatever the tags say.
+            34676 | 34677 => (16, SampleKind::Signed),
+            _ => (bits, kind),
+        })
+    }
+
+    fn dtype(&self, bits: u16, kind: SampleKind) -> Result<DType> {
+        Ok(match (kind, bits) {
+            (SampleKind::Unsigned, 1..=8) => DType::UInt8,
+            (SampleKind::Unsigned, 9..=16) => DType::UInt16,
+            (SampleKind::Unsigned, 17..=32) => DType::UInt32,
+            (SampleKind::Unsigned, 33..=64) => DType::UInt64,
+            (SampleKind::Signed, 1..=8) => DType::Int8,
+            (SampleKind::Signed, 9..=16) => DType::Int16,
+            (SampleKind::Signed, 17..=32) => DType::Int32,
+            (SampleKind::Signed, 33..=64) => DType::Int64,
+            (SampleKind::Float, 16) => DType::Float16,
+            (SampleKind::Float, 24 | 32) => DType::Float32,
+            (SampleKind::Float, 64) => DType::Float64,
+            (SampleKind::ComplexInt, 32) => DType::ComplexInt16,
+            (SampleKind::ComplexInt, 64) => DType::ComplexInt32,
+            (SampleKind::ComplexFloat, 64) => DType::Complex64,
+            (SampleKind::ComplexFloat, 128) => DType::Complex128,
+            (_, 0) => return Err(self.malformed("BitsPerSample is 0")),
+            _ => return Err(self.unsupported(format!("{kind:?} samples of {bits} bits"))),
+        })
+    }
+
+    /// Tiles or strips, and their size.
+    fn grid(&self, width: u32, height: u32) -> Result<(bool, u32, u32)> {
+        if self.directory.get(tag::TILE_WIDTH).is_some() && self.directory.get(tag::TILE_LENGTH).is_some() {
+            return Ok((true, self.required(tag::TILE_WIDTH)?, self.required(tag::TILE_LENGTH)?));
+        }
+        // One strip for the whole image is the default, and some write it as 2^32 - 1 or as 0.
+        let rows = match self.number(tag::ROWS_PER_STRIP)? {
+            None | Some(0) => height,
+            Some(rows) => u32::try_from(rows).unwrap_or(u32::MAX).min(height),
+        };
+        Ok((false, width, rows))
+    }
+
+    fn subsampling(&self, photometric: u16) -> Result<(u8, u8)> {
+        if photometric != YCBCR {
+            return Ok((1, 1));
+        }
+        let values = self.directory.numbers(self.head, tag::YCBCR_SUBSAMPLING)?.unwrap_or_default();
+        match values[..] {
+            [] => Ok((2, 2)),
+            [h @ (1 | 2 | 4), v @ (1 | 2 | 4), ..] => Ok((h as u8, v as u8)),
+            _ => Err(self.malformed(format!("YCbCrSubSampling is {values:?}"))),
+        }
+    }
+
+    fn lerc(&self) -> Result<[u32; 2]> {
+        let values = self.directory.numbers(self.head, tag::LERC_PARAMETERS)?.unwrap_or_default();
+        Ok([0, 1].map(|i| values.get(i).map_or(0, |&v| v as u32)))
+    }
+
+    fn predictor(&self, codec: &dyn Codec, format: &TileFormat) -> Result<Predictor> {
+        // Only these codecs have a predictor; in files of others the tag means nothing.
+        if !matches!(codec.name(), "lzw" | "deflate" | "zstd" | "lzma") {
+            return Ok(Predictor::None);
+        }
+        match self.short(tag::PREDICTOR, 1)? {
+            1 => Ok(Predictor::None),
+            2 if matches!(format.bits, 8 | 16 | 32 | 64) => Ok(Predictor::Horizontal),
+            2 => Err(self.unsupported(format!("predictor 2 with samples of {} bits", format.bits))),
+            3 if format.kind == SampleKind::Float => Ok(Predictor::Float),
+            3 => Err(self.unsupported(format!("predictor 3 with {:?} samples", format.kind))),
+            other => Err(self.malformed(format!("Predictor is {other}"))),
+        }
+    }
+
+    fn old_jpeg(&self, bands: u16, width: u32, height: u32) -> Result<OldJpeg> {
+        OldJpeg::load(self.head, self.directory, bands, (width, height))
+    }
+
+    fn index(&self, tiled: bool) -> Result<TileIndex> {
+        // The two pairs of tags mean the same, and some writers mix them up.
+        let pick = |a, b| {
+            let (a, b) = if tiled { (a, b) } else { (b, a) };
+            self.directory.get(a).or_else(|| self.directory.get(b)).copied()
+        };
+        let offsets = pick(tag::TILE_OFFSETS, tag::STRIP_OFFSETS)
+            .ok_or_else(|| self.malformed(if tiled { "TileOffsets is missing" } else { "StripOffsets is missing" }))?;
+        let counts = pick(tag::TILE_BYTE_COUNTS, tag::STRIP_BYTE_COUNTS).filter(|e| e.count > 0);
+        for entry in [Some(offsets), counts].into_iter().flatten() {
+            if !entry.kind.is_integer() {
+                return Err(self.malformed(format!("{} must hold integers", tag::name(entry.tag))));
+            }
+        }
+        Ok(TileIndex { directory: self.directory.clone(), offsets, counts, pages: Mutex::default() })
+    }
+}
+
+/// Elements of the tile arrays that are read at once.
+const PAGE: u64 = 4096;
+
+/// Where the tiles of a level stand. The arrays stay in the file until a tile is asked for.
+pub struct TileIndex {
+    directory: Directory,
+    offsets: Entry,
+    counts: Option<Entry>,
+    pages: Mutex<HashMap<(u16, u64), Arc<[u64]>>>,
+}
+
+impl TileIndex {
+    /// Offset and byte count of a tile; (0, 0) means that it is not there (sparse).
+    pub fn locate(&self, head: &Head, layout: &Layout, tile: u64) -> Result<Range<u64>> {
+        let offset = self.element(head, &self.offsets, tile)?;
+        let count = match &self.counts {
+            Some(counts) => self.element(head, counts, tile)?,
+            None => 0,
+        };
+        if offset == 0 || (count == 0 && self.counts.is_some() && !self.lies(head, layout)?) {
+            return Ok(0..0);
+        }
+        let length = self.length(head, layout, tile, offset, count)?;
+        let end = offset.checked_add(length).filter(|&end| end <= head.length()).ok_or_else(|| {
+            let what = format!("tile {tile} takes {length} bytes, past the end of the file ({} bytes)", head.length());
+            Error::malformed(head.name(), offset, what)
+        })?;
+        Ok(offset..end)
+    }
+
+    /// How many bytes to read, where the byte count is missing, zero, or can't be true.
+    fn length(&self, head: &Head, layout: &Layout, tile: u64, offset: u64, count: u64) -> Result<u64> {
+        let row = (tile / u64::from(layout.across) % u64::from(layout.down)) as u32;
+        let needed = layout.decoded_bytes(layout.rows_in_tile(row));
+        let left = head.length().saturating_sub(offset);
+        if layout.format.compression == 1 {
+            // Uncompressed pixels tell their own length; a count that is too small is believed only where it can be.
+            return Ok(if count < needed && (count == 0 || self.lies(head, layout)?) { needed } else { count.min(needed.max(count.min(left))) });
+        }
+        if count == 0 {
+            return Ok(self.next_offset(head, offset)?.unwrap_or(head.length()).saturating_sub(offset));
+        }
+        // Many writers state more than there is in the last tile; the codec stops by itself.
+        Ok(if self.offsets.count == 1 || count <= left { count.min(left) } else { count })
+    }
+
+    /// A single strip whose byte count contradicts the file is a known habit of old writers.
+    fn lies(&self, head: &Head, layout: &Layout) -> Result<bool> {
+        let _ = head;
+        Ok(!layout.tiled && layout.tiles() == 1)
+    }
+
+    /// The smallest offset behind another one.
+    fn next_offset(&self, head: &Head, offset: u64) -> Result<Option<u64>> {
+        let mut next = None;
+        for tile in 0..self.offsets.count {
+            let other = self.element(head, &self.offsets, tile)?;
+            if other > offset && next.is_none_or(|n| other < n) {
+                next = Some(other);
+            }
+        }
+        Ok(next)
+    }
+
+    /// One element of a tile array.
+    fn element(&self, head: &Head, entry: &Entry, tile: u64) -> Result<u64> {
+        if tile >= entry.count {
+            let what = format!("{} has {} values, tile {tile} has none", tag::name(entry.tag), entry.count);
+            return Err(Error::malformed(head.name(), entry.offset(), what));
+        }
+        let page = self.page(head, entry, tile / PAGE)?;
+        Ok(page[(tile % PAGE) as usize])
+    }
+
+    fn page(&self, head: &Head, entry: &Entry, number: u64) -> Result<Arc<[u64]>> {
+        let key = (entry.tag, number);
+        // A poisoned lock only means that another thread panicked between two inserts: the pages are whole.
+        if let Some(page) = self.pages.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+            return Ok(page.clone());
+        }
+        let elements = number * PAGE..((number + 1) * PAGE).min(entry.count);
+        let array = self.directory.values(head, entry, elements)?;
+        let page: Arc<[u64]> = array
+            .unsigned()
+            .ok_or_else(|| Error::malformed(head.name(), entry.offset(), "negative numbers in a tile array"))?
+            .into();
+        self.pages.lock().unwrap_or_else(PoisonError::into_inner).insert(key, page.clone());
+        Ok(page)
+    }
+
+    /// Values in the offset array.
+    pub fn count(&self) -> u64 {
+        self.offsets.count
+    }
+}
+
+impl OldJpeg {
+    /// Loads the tags of old-style JPEG, tables with their bytes.
+    fn load(head: &Head, directory: &Directory, bands: u16, image: (u32, u32)) -> Result<Self> {
+        let tables = |tag: u16, fixed: Option<u64>| -> Result<Vec<Vec<u8>>> {
+            let offsets = directory.numbers(head, tag)?.unwrap_or_default();
+            offsets
+                .into_iter()
+                .take(usize::from(bands).min(4))
+                .map(|at| match fixed {
+                    Some(length) => head.bytes(at, length, "JPEG table"),
+                    None => {
+                        let counts = head.bytes(at, 16, "JPEG table")?;
+                        let symbols = counts.iter().map(|&c| u64::from(c)).sum::<u64>();
+                        head.bytes(at, 16 + symbols, "JPEG table")
+                    }
+                })
+                .collect()
+        };
+        let interchange = match directory.number(head, tag::JPEG_INTERCHANGE)? {
+            Some(at) if at > 0 && at < head.length() => {
+                let left = head.length() - at;
+                let length = directory.number(head, tag::JPEG_INTERCHANGE_LENGTH)?.unwrap_or(left).min(left);
+                Some(head.bytes(at, length, "JPEG interchange stream")?)
+            }
+            _ => None,
+        };
+        Ok(Self {
+            interchange,
+            q_tables: tables(tag::JPEG_Q_TABLES, Some(64))?,
+            dc_tables: tables(tag::JPEG_DC_TABLES, None)?,
+            ac_tables: tables(tag::JPEG_AC_TABLES, None)?,
+            process: directory.number(head, tag::JPEG_PROC)?.unwrap_or(1) as u16,
+            restart_interval: directory.number(head, tag::JPEG_RESTART_INTERVAL)?.unwrap_or(0) as u16,
+            image,
+        })
+    }
+}
+
+/// Bytes of one unit of byte order, 0 where the order of the file does not matter.
+pub(crate) fn swapped_word(layout: &Layout) -> usize {
+    let word = match (layout.predictor, layout.dtype().is_complex(), layout.format.bits) {
+        // The byte planes of this predictor stand in one order in all files.
+        (Predictor::Float, ..) => 1,
+        // Differences are taken of whole samples, complex ones too.
+        (Predictor::None, true, bits) => bits / 16,
+        (_, _, bits @ (16 | 32 | 64)) => bits / 8,
+        _ => 1,
+    };
+    let foreign = layout.format.order != ByteOrder::NATIVE && layout.codec.unit() == Unit::Bytes;
+    if foreign && word > 1 { usize::from(word) } else { 0 }
+}

@@ -1,0 +1,35 @@
+//! What a file may ask for.
+
+/// Bounds on what a file can make the reader do. Every size in a file is checked against the file's length and
+/// against these before memory is taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Directories followed in one file.
+    pub directories: usize,
+    /// Bytes of one tag's value (tile arrays are read in parts and do not count).
+    pub value_bytes: u64,
+    /// Decoded bytes of one tile.
+    pub tile_bytes: u64,
+    /// Bytes of the pixels of one read.
+    pub output_bytes: u64,
+    /// Bytes of one sidecar (`.aux.xml`, `.tfw`).
+    pub sidecar_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            directories: 100_000,
+            value_bytes: 64 << 20,
+            tile_bytes: 2 << 30,
+            output_bytes: physical_memory(),
+            sidecar_bytes: 16 << 20,
+        }
+    }
+}
+
+/// Bytes of memory in this machine: no read can give more.
+fn physical_memory() -> u64 {
+    let info = rustix::system::sysinfo();
+    u64::try_from(info.totalram).unwrap_or(u64::MAX).saturating_mul(u64::from(info.mem_unit.max(1)))
+}

@@ -1,0 +1,227 @@
+//! Which tiles, which bytes of them, and where their pixels go.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::layout::Layout;
+
+/// What is asked of an image. The default is all of it at full size.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Window {
+    /// Overview level, 0 is full size.
+    pub level: usize,
+    /// Rows of that level.
+    pub rows: Option<Range<u32>>,
+    /// Columns of that level.
+    pub cols: Option<Range<u32>>,
+    /// Bands, counted from 1 as GDAL does, in the order they are wanted.
+    pub bands: Option<Vec<u16>>,
+}
+
+impl Window {
+    /// Bands, rows and columns of the result, when it is inside the image.
+    pub fn shape(&self, name: &Arc<str>, layout: &Layout) -> Result<[usize; 3]> {
+        let part = part(name, layout, self)?;
+        Ok([bands(name, layout, self)?.len(), part.height as usize, part.width as usize])
+    }
+}
+
+/// A rectangle of pixels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// First row.
+    pub y: u32,
+    /// First column.
+    pub x: u32,
+    /// Rows.
+    pub height: u32,
+    /// Columns.
+    pub width: u32,
+}
+
+/// One tile, or some rows of an uncompressed one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TileRead {
+    /// Place in the tile arrays.
+    pub tile: u64,
+    /// Tile row.
+    pub row: u32,
+    /// Tile column.
+    pub col: u32,
+    /// Plane, 0 when all bands stand in one tile.
+    pub plane: u16,
+    /// Bytes in the file; empty for a tile that is not there.
+    pub range: Range<u64>,
+    /// Row of the tile where `range` begins: 0 unless the tile is uncompressed.
+    pub first_row: u32,
+    /// Rows of the tile in `range`.
+    pub rows: u32,
+    /// Which pixels of the tile are wanted.
+    pub part: Part,
+    /// Row and column in the window where they go.
+    pub at: (u32, u32),
+}
+
+/// All that must happen to fill a window.
+#[derive(Debug, Clone)]
+pub struct ReadPlan {
+    /// Overview level.
+    pub level: usize,
+    /// Of that level.
+    pub layout: Arc<Layout>,
+    /// Which pixels.
+    pub part: Part,
+    /// Bands, counted from 0.
+    pub bands: Vec<u16>,
+    /// The tiles, in order of the image.
+    pub tiles: Vec<TileRead>,
+    /// One value of the dtype, for tiles that are not in the file.
+    pub fill: Vec<u8>,
+}
+
+/// Uncompressed tiles are read in pieces of about this size, so that they stay in the cache of a core.
+const PIECE: u64 = 256 << 10;
+
+impl ReadPlan {
+    /// Plans a window of a level. `locate` tells where a tile stands in the file.
+    pub fn new(
+        name: &Arc<str>,
+        layout: &Arc<Layout>,
+        window: &Window,
+        fill: Vec<u8>,
+        mut locate: impl FnMut(u64) -> Result<Range<u64>>,
+    ) -> Result<Self> {
+        let part = part(name, layout, window)?;
+        let bands = bands(name, layout, window)?;
+        let mut plan = Self { level: window.level, layout: layout.clone(), part, bands, tiles: Vec::new(), fill };
+        let planes: Vec<u16> = if layout.planar { plan.bands.clone() } else { vec![0] };
+        let mut seen = vec![false; usize::from(layout.planes())];
+        for plane in planes {
+            // A band that is wanted twice is read once and placed twice.
+            if std::mem::replace(&mut seen[usize::from(plane)], true) {
+                continue;
+            }
+            plan.add_plane(plane, &mut locate)?;
+        }
+        Ok(plan)
+    }
+
+    /// Shape of the result.
+    pub fn shape(&self) -> [usize; 3] {
+        [self.bands.len(), self.part.height as usize, self.part.width as usize]
+    }
+
+    /// Bytes of the result; `None` when no machine could hold it.
+    pub fn output_bytes(&self) -> Option<usize> {
+        self.shape().iter().try_fold(self.layout.dtype().size(), |a, &n| a.checked_mul(n))
+    }
+
+    /// Bytes read from the file.
+    pub fn input_bytes(&self) -> u64 {
+        self.tiles.iter().map(|t| t.range.end - t.range.start).sum()
+    }
+
+    fn add_plane(&mut self, plane: u16, locate: &mut impl FnMut(u64) -> Result<Range<u64>>) -> Result<()> {
+        let layout = self.layout.clone();
+        let (tile_w, tile_h) = (layout.format.width, layout.format.height);
+        let Part { y, x, height, width } = self.part;
+        for row in y / tile_h..(y + height).div_ceil(tile_h) {
+            for col in x / tile_w..(x + width).div_ceil(tile_w) {
+                let tile = (u64::from(plane) * u64::from(layout.down) + u64::from(row)) * u64::from(layout.across)
+                    + u64::from(col);
+                let (top, left) = (row * tile_h, col * tile_w);
+                // The part of this tile inside the window, seen from the tile; no tile reaches 2^32 within the image.
+                let first_y = y.saturating_sub(top);
+                let first_x = x.saturating_sub(left);
+                let part = Part {
+                    y: first_y,
+                    x: first_x,
+                    height: (y + height - top).min(layout.rows_in_tile(row)) - first_y,
+                    width: (x + width - left).min(tile_w) - first_x,
+                };
+                let at = (top + first_y - y, left + first_x - x);
+                let range = locate(tile)?;
+                let read = TileRead { tile, row, col, plane, range, first_row: 0, rows: layout.rows_in_tile(row), part, at };
+                self.add_tile(&layout, read);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a tile; an uncompressed one in pieces of whole rows, and only the rows that are wanted.
+    fn add_tile(&mut self, layout: &Layout, read: TileRead) {
+        let row_bytes = layout.decoded_bytes(1);
+        let whole = row_bytes * u64::from(read.rows);
+        // A tile that is cut short goes to the codec as it is, which says so.
+        if !layout.rows_are_bytes() || read.range.end - read.range.start < whole || row_bytes == 0 {
+            return self.tiles.push(read);
+        }
+        let step = u32::try_from((PIECE / row_bytes).max(1)).unwrap_or(u32::MAX);
+        let end = read.part.y + read.part.height;
+        let mut y = read.part.y;
+        while y < end {
+            let rows = step.min(end - y);
+            let start = read.range.start + u64::from(y) * row_bytes;
+            self.tiles.push(TileRead {
+                range: start..start + u64::from(rows) * row_bytes,
+                first_row: y,
+                rows,
+                part: Part { y, height: rows, ..read.part },
+                at: (read.at.0 + (y - read.part.y), read.at.1),
+                ..read
+            });
+            y += rows;
+        }
+    }
+}
+
+fn part(name: &Arc<str>, layout: &Layout, window: &Window) -> Result<Part> {
+    let rows = window.rows.clone().unwrap_or(0..layout.height);
+    let cols = window.cols.clone().unwrap_or(0..layout.width);
+    if rows.is_empty() || cols.is_empty() {
+        return Err(Error::invalid(name, format!("the window rows {rows:?}, columns {cols:?} is empty")));
+    }
+    if rows.end > layout.height || cols.end > layout.width {
+        let asked = format!("the window rows {rows:?}, columns {cols:?}");
+        return Err(Error::out_of_bounds(name, asked, format!("{} rows, {} columns", layout.height, layout.width)));
+    }
+    Ok(Part { y: rows.start, x: cols.start, height: rows.end - rows.start, width: cols.end - cols.start })
+}
+
+fn bands(name: &Arc<str>, layout: &Layout, window: &Window) -> Result<Vec<u16>> {
+    let Some(bands) = &window.bands else { return Ok((0..layout.bands).collect()) };
+    if bands.is_empty() {
+        return Err(Error::invalid(name, "no band is asked for"));
+    }
+    bands
+        .iter()
+        .map(|&band| match band.checked_sub(1) {
+            Some(index) if index < layout.bands => Ok(index),
+            _ => Err(Error::out_of_bounds(name, format!("band {band}"), format!("bands 1 to {}", layout.bands))),
+        })
+        .collect()
+}
+
+impl fmt::Display for ReadPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Part { y, x, height, width } = self.part;
+        let layout = &self.layout;
+        writeln!(f, "level {}: rows {y}..{}, columns {x}..{}", self.level, y + height, x + width)?;
+        let bands: Vec<String> = self.bands.iter().map(|b| (b + 1).to_string()).collect();
+        writeln!(f, "bands {} as {}, {} tiles of {} x {}", bands.join(","), layout.dtype(), layout.tiles(), layout.format.width, layout.format.height)?;
+        writeln!(f, "{} reads, {} bytes in, {} bytes out", self.tiles.len(), self.input_bytes(), self.output_bytes().unwrap_or(0))?;
+        for t in &self.tiles {
+            write!(f, "  tile {} (row {}, column {}, plane {}): ", t.tile, t.row, t.col, t.plane)?;
+            if t.range.is_empty() {
+                write!(f, "absent")?;
+            } else {
+                write!(f, "bytes {}..{}", t.range.start, t.range.end)?;
+            }
+            let p = t.part;
+            writeln!(f, ", {} x {} pixels from ({}, {}) to ({}, {}), cpu {}", p.width, p.height, p.y, p.x, t.at.0, t.at.1, layout.codec.name())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,267 @@
+//! Pixels with their shape, type and place, and what it took to get them.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::dtype::DType;
+
+/// Where pixels live, in DLPack's words: device type 1 is the host, 2 is CUDA.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Device {
+    /// DLPack's device type.
+    pub kind: i32,
+    /// Which one of that kind.
+    pub id: i32,
+}
+
+impl Device {
+    /// Host memory.
+    pub const HOST: Self = Self { kind: 1, id: 0 };
+}
+
+/// Memory that holds pixels.
+pub trait Storage: Send + Sync {
+    /// First byte.
+    fn address(&self) -> usize;
+    /// Length in bytes.
+    fn length(&self) -> usize;
+    /// Where it is.
+    fn device(&self) -> Device;
+    /// The bytes, where the host can see them.
+    fn host(&self) -> Option<&[u8]>;
+}
+
+/// Pixels: axes (band, y, x), contiguous.
+#[derive(Clone)]
+pub struct Tensor {
+    /// Bands, rows, columns.
+    pub shape: [usize; 3],
+    /// Type of a value.
+    pub dtype: DType,
+    /// What it took to get them.
+    pub report: Report,
+    storage: Arc<dyn Storage>,
+}
+
+impl Tensor {
+    /// Pixels in some memory, which has just the bytes the shape needs.
+    pub fn new(shape: [usize; 3], dtype: DType, storage: Arc<dyn Storage>, report: Report) -> Self {
+        debug_assert_eq!(shape.iter().product::<usize>() * dtype.size(), storage.length());
+        Self { shape, dtype, report, storage }
+    }
+
+    /// The memory.
+    pub fn storage(&self) -> &Arc<dyn Storage> {
+        &self.storage
+    }
+
+    /// Where it is.
+    pub fn device(&self) -> Device {
+        self.storage.device()
+    }
+
+    /// Native-order bytes of all pixels; `None` when they are on a device.
+    pub fn bytes(&self) -> Option<&[u8]> {
+        self.storage.host()
+    }
+
+    /// Native-order bytes of one band.
+    pub fn band(&self, band: usize) -> Option<&[u8]> {
+        let size = self.shape[1] * self.shape[2] * self.dtype.size();
+        self.bytes()?.get(band * size..(band + 1) * size)
+    }
+}
+
+impl fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tensor")
+            .field("shape", &self.shape)
+            .field("dtype", &self.dtype)
+            .field("device", &self.device())
+            .field("report", &self.report)
+            .finish()
+    }
+}
+
+/// What really happened.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Report {
+    /// Tiles decoded, a part of an uncompressed tile counting as one.
+    pub tiles: usize,
+    /// Tiles that are not in the file and were filled.
+    pub sparse: usize,
+    /// Bytes read from the source.
+    pub bytes_read: u64,
+    /// Bytes of pixels given.
+    pub bytes_out: u64,
+    /// Seconds from the plan to the last pixel.
+    pub seconds: f64,
+    /// What was decoded by another route than asked, and why.
+    pub fallbacks: Vec<String>,
+}
+
+impl Report {
+    /// Adds what another worker did.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.tiles += other.tiles;
+        self.sparse += other.sparse;
+        self.bytes_read += other.bytes_read;
+        self.bytes_out += other.bytes_out;
+    }
+}
+
+/// Pixels in host memory that returns to a pool when the last owner is gone.
+pub struct HostBuffer {
+    memory: Option<Memory>,
+    length: usize,
+}
+
+impl HostBuffer {
+    /// Takes `length` bytes, initialised but of any content. `None` when the system has no more.
+    pub fn take(length: usize) -> Option<Self> {
+        Some(Self { memory: Some(Memory::take(length)?), length })
+    }
+
+    /// The bytes, to be filled.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        match &mut self.memory {
+            Some(memory) => &mut memory.bytes_mut()[..self.length],
+            None => &mut [],
+        }
+    }
+}
+
+impl Storage for HostBuffer {
+    fn address(&self) -> usize {
+        self.host().map_or(0, |b| b.as_ptr() as usize)
+    }
+
+    fn length(&self) -> usize {
+        self.length
+    }
+
+    fn device(&self) -> Device {
+        Device::HOST
+    }
+
+    fn host(&self) -> Option<&[u8]> {
+        self.memory.as_ref().map(|m| &m.bytes()[..self.length])
+    }
+}
+
+impl Drop for HostBuffer {
+    fn drop(&mut self) {
+        if let Some(memory) = self.memory.take() {
+            memory.give_back();
+        }
+    }
+}
+
+use memory::Memory;
+
+/// Page-aligned memory straight from the system, kept for the next read.
+///
+/// Copies into memory that is not page-aligned run at half the speed or less, and a fresh page costs as much as
+/// decoding it: a program that reads in a loop pays for its pages once.
+mod memory {
+    #![allow(unsafe_code)] // maps anonymous memory and gives it back
+
+    use super::{Mutex, PoisonError};
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+    /// Smaller buffers are left to the allocator.
+    const SMALL: usize = 1 << 20;
+    /// Bytes kept for later reads.
+    const KEPT: usize = 512 << 20;
+
+    static POOL: Mutex<Vec<Mapping>> = Mutex::new(Vec::new());
+
+    pub(super) enum Memory {
+        Small(Vec<u8>),
+        Large(Mapping),
+    }
+
+    impl Memory {
+        pub(super) fn take(length: usize) -> Option<Self> {
+            if length < SMALL {
+                let mut bytes = Vec::new();
+                bytes.try_reserve_exact(length).ok()?;
+                bytes.resize(length, 0);
+                return Some(Self::Small(bytes));
+            }
+            Mapping::reuse(length).or_else(|| Mapping::new(length)).map(Self::Large)
+        }
+
+        pub(super) fn bytes(&self) -> &[u8] {
+            match self {
+                Self::Small(bytes) => bytes,
+                // SAFETY: the mapping is readable, initialised (zero pages or old pixels) and lives as long as `self`.
+                Self::Large(m) => unsafe { std::slice::from_raw_parts(m.address, m.length) },
+            }
+        }
+
+        pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+            match self {
+                Self::Small(bytes) => bytes,
+                // SAFETY: as in `bytes`; the mapping is private and `self` is borrowed for writing.
+                Self::Large(m) => unsafe { std::slice::from_raw_parts_mut(m.address, m.length) },
+            }
+        }
+
+        pub(super) fn give_back(self) {
+            let Self::Large(mapping) = self else { return };
+            let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
+            let kept: usize = pool.iter().map(|m| m.length).sum();
+            if kept + mapping.length <= KEPT {
+                pool.push(mapping);
+            }
+        }
+    }
+
+    pub(super) struct Mapping {
+        address: *mut u8,
+        length: usize,
+    }
+
+    // SAFETY: a mapping is owned by one value at a time and can be used from any thread.
+    unsafe impl Send for Mapping {}
+    // SAFETY: shared use only reads.
+    unsafe impl Sync for Mapping {}
+
+    impl Mapping {
+        /// A kept mapping that fits and wastes at most a quarter.
+        fn reuse(length: usize) -> Option<Self> {
+            let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
+            let fits = |m: &Self| m.length >= length && m.length - length <= length / 4;
+            let best = (0..pool.len()).filter(|&i| fits(&pool[i])).min_by_key(|&i| pool[i].length)?;
+            Some(pool.swap_remove(best))
+        }
+
+        fn new(length: usize) -> Option<Self> {
+            const HUGE: usize = 2 << 20;
+            let length = length.checked_next_multiple_of(4096)?;
+            // SAFETY: a new private mapping at an address of the system's choice touches no other memory.
+            let address = unsafe {
+                mmap_anonymous(
+                    std::ptr::null_mut(),
+                    length,
+                    ProtFlags::READ | ProtFlags::WRITE,
+                    MapFlags::PRIVATE | MapFlags::NORESERVE,
+                )
+            }
+            .ok()?;
+            if length >= 2 * HUGE {
+                // SAFETY: advice on the mapping just made; a refusal only costs speed.
+                let _ = unsafe { madvise(address, length, Advice::LinuxHugepage) };
+            }
+            Some(Self { address: address.cast(), length })
+        }
+    }
+
+    impl Drop for Mapping {
+        fn drop(&mut self) {
+            // SAFETY: `new` mapped just this range, and its only owner is gone.
+            let _ = unsafe { munmap(self.address.cast(), self.length) };
+        }
+    }
+}
