@@ -67,6 +67,7 @@ impl Scheme {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
     Code,
+    Short,
     Length,
     End,
     Marker,
@@ -77,6 +78,7 @@ impl Fault {
     fn what(self) -> &'static str {
         match self {
             Self::Code => "no such code",
+            Self::Short => "an end-of-line code before its end",
             Self::Length => "runs do not fit the width",
             Self::End => "the data ends",
             Self::Marker => "no end-of-line code before it",
@@ -90,6 +92,8 @@ struct Rows<'a> {
     bits: Bits<'a>,
     width: u32,
     scheme: Scheme,
+    /// Data before the first end-of-line code was left out.
+    skipped: bool,
     /// Changes of the row being decoded.
     line: Line,
     /// Changes of the row above: all white above the first.
@@ -98,17 +102,20 @@ struct Rows<'a> {
 
 impl<'a> Rows<'a> {
     fn new(bytes: &'a [u8], width: u32, scheme: Scheme) -> Self {
-        Self { bits: Bits { bytes, pos: 0 }, width, scheme, line: Line::new(width), above: Line::new(width) }
+        let mut bits = Bits { bytes, pos: 0 };
+        let skipped = matches!(scheme, Scheme::Group3 | Scheme::Group3Mixed) && bits.seek_end_of_line();
+        Self { bits, width, scheme, skipped, line: Line::new(width), above: Line::new(width) }
     }
 
     /// Fills `out`, or says which row is at fault.
     fn decode(mut self, out: &mut [u8]) -> Result<(), (usize, Fault)> {
         out.fill(0);
         let row_bytes = (self.width as usize).div_ceil(8).max(1);
+        let last = (out.len() / row_bytes).saturating_sub(1);
         for (number, row) in out.chunks_exact_mut(row_bytes).enumerate() {
             std::mem::swap(&mut self.line, &mut self.above);
             self.line.changes.clear();
-            match self.row(number) {
+            match self.row(number == 0, number == last) {
                 Ok(true) => self.line.fill(row),
                 Ok(false) => return Ok(()),
                 Err(fault) => return Err((number, fault)),
@@ -118,17 +125,21 @@ impl<'a> Rows<'a> {
     }
 
     /// Decodes one row into `line`; false when the data says that the page ends before it.
-    fn row(&mut self, number: usize) -> Result<bool, Fault> {
+    fn row(&mut self, first: bool, last: bool) -> Result<bool, Fault> {
         match self.scheme {
             Scheme::Aligned(bits) => {
                 self.bits.align(bits);
                 self.row_1d()?;
             }
             Scheme::Group3 => {
-                // Rows without their end-of-line codes are told from others by their first bits: no run starts with
-                // eleven zeros.
+                // Rows without end-of-line codes are read too: no run starts with eleven zeros.
                 self.bits.end_of_line();
-                self.row_1d()?;
+                if self.skipped && last && self.bits.is_empty() {
+                    // The codes stand after the rows, not before: what was left out was the first row, as all readers
+                    // do, and so there is one less.
+                    return Ok(false);
+                }
+                self.row_1d().or_else(|fault| self.cut_short(fault))?;
             }
             Scheme::Group3Mixed => {
                 if !self.bits.end_of_line() {
@@ -138,13 +149,24 @@ impl<'a> Rows<'a> {
             }
             Scheme::Group4 => {
                 // Writers that know the height only afterwards end the block early, and mean white.
-                if number > 0 && self.bits.peek(12) == END_OF_LINE {
+                if !first && self.bits.peek(12) == END_OF_LINE {
                     return Ok(false);
                 }
                 self.row_2d()?;
             }
         }
         if self.bits.overrun() { Err(Fault::End) } else { Ok(true) }
+    }
+
+    /// T.4 lets a receiver go on at the next end-of-line code after a transmission error: the rest of the row is white.
+    fn cut_short(&mut self, fault: Fault) -> Result<(), Fault> {
+        if fault != Fault::Short {
+            return Err(fault);
+        }
+        if !self.line.is_white() {
+            self.line.changes.pop();
+        }
+        Ok(())
     }
 
     fn row_1d(&mut self) -> Result<(), Fault> {
@@ -197,15 +219,16 @@ impl<'a> Rows<'a> {
         Ok(())
     }
 
-    /// Reads a run that starts `at`, and gives where it ends.
-    fn run<const N: usize>(&mut self, mut at: u32, table: &[u16; N]) -> Result<u32, Fault> {
+    /// Reads a run and gives where it ends.
+    fn run<const N: usize>(&mut self, start: u32, table: &[u16; N]) -> Result<u32, Fault> {
+        let mut at = start;
         loop {
             let entry = table[self.bits.peek(N.ilog2()) as usize];
-            let (run, length) = (u32::from(entry >> 4), u32::from(entry & 15));
+            let (run, length) = (u32::from(entry >> 4), usize::from(entry & 15));
             if length == 0 {
-                return Err(if self.bits.overrun_by(N.ilog2() as usize) { Fault::End } else { Fault::Code });
+                return self.unterminated(start, at);
             }
-            self.bits.skip(length as usize);
+            self.bits.skip(length);
             at += run;
             if at > self.width {
                 return Err(Fault::Length);
@@ -214,6 +237,22 @@ impl<'a> Rows<'a> {
                 self.line.change(at);
                 return Ok(at);
             }
+        }
+    }
+
+    /// A run that no code ends. Some writers leave out the last code, of no pixels, of a row that is whole without it.
+    #[cold]
+    fn unterminated(&self, start: u32, at: u32) -> Result<u32, Fault> {
+        if self.bits.clone().end_of_line() {
+            match (start < at, at == self.width) {
+                (true, true) => Ok(at),
+                (false, false) if at > 0 => Err(Fault::Short),
+                _ => Err(Fault::Code),
+            }
+        } else if self.bits.overrun_by(13) {
+            Err(Fault::End)
+        } else {
+            Err(Fault::Code)
         }
     }
 }
@@ -273,6 +312,7 @@ fn blacken(row: &mut [u8], start: usize, end: usize) {
 
 /// Reader of bits, the highest of each byte first. After the end it reads zeros, which are no code; whoever reads on
 /// asks [`Bits::overrun`].
+#[derive(Clone)]
 struct Bits<'a> {
     bytes: &'a [u8],
     pos: usize,
@@ -316,6 +356,29 @@ impl Bits<'_> {
     /// The same after `count` more bits.
     fn overrun_by(&self, count: usize) -> bool {
         self.pos + count > self.bytes.len() * 8
+    }
+
+    /// Not even a byte is left.
+    fn is_empty(&self) -> bool {
+        self.overrun_by(8)
+    }
+
+    /// Goes to the first end-of-line code; whether something was before it. Without any it stays.
+    fn seek_end_of_line(&mut self) -> bool {
+        let mut ahead = self.clone();
+        while !ahead.overrun() {
+            let start = ahead.pos;
+            if ahead.end_of_line() {
+                self.pos = start;
+                return start > 0;
+            }
+            let zeros = ahead.word().leading_zeros() as usize;
+            if zeros >= 11 {
+                break; // nothing but zeros follows
+            }
+            ahead.skip(zeros + 1);
+        }
+        false
     }
 
     /// Skips an end-of-line code, eleven zeros or more and a one, where one stands.
