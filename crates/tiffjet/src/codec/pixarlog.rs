@@ -108,3 +108,115 @@ fn inflate(bytes: &[u8], out: &mut [u8]) -> Result<(), Cause> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use flate2::{Compress, Compression, FlushCompress};
+
+    use super::super::TileFormat;
+    use super::super::testing::{Random, format, tile};
+    use super::*;
+    use crate::dtype::{ByteOrder, DType};
+
+    /// Codes as the codec stores them.
+    fn encode(format: &TileFormat, codes: &[u16], flush: FlushCompress) -> Vec<u8> {
+        let stride = usize::from(format.samples);
+        let mut bytes = Vec::new();
+        for row in codes.chunks(format.width as usize * stride) {
+            for (i, &code) in row.iter().enumerate() {
+                let before = i.checked_sub(stride).map_or(0, |i| row[i]);
+                let delta = code.wrapping_sub(before) & 0x7ff;
+                bytes.extend(if format.order == ByteOrder::Little { delta.to_le_bytes() } else { delta.to_be_bytes() });
+            }
+        }
+        let mut out = Vec::with_capacity(bytes.len() + 1000);
+        Compress::new(Compression::default(), true).compress_vec(&bytes, &mut out, flush).unwrap();
+        out
+    }
+
+    fn format_of(dtype: DType, samples: u16, order: ByteOrder) -> TileFormat {
+        let mut format = format(32909, 64, 16, samples, dtype.size() as u16 * 8);
+        (format.dtype, format.kind, format.order) = (dtype, dtype.kind(), order);
+        format
+    }
+
+    fn decode(format: &TileFormat, bytes: &[u8]) -> Result<Vec<u8>, Cause> {
+        let mut out = vec![0xaa; format.row_samples_bytes() * format.height as usize];
+        PixarLog.decode(&tile(format, bytes), &mut out).map(|()| out)
+    }
+
+    #[test]
+    fn the_scale() {
+        let values = &VALUES.floats;
+        assert_eq!(values[0], 0.0);
+        assert_eq!(values[1250], 1.0);
+        assert!(values.is_sorted_by(|a, b| a < b));
+        assert!((values[2047] - 24.2).abs() < 0.1, "{}", values[2047]);
+        // linear up to here, and no step at the seam
+        assert!((values[250] - 0.018316).abs() < 1e-5);
+        assert!(((values[251] - values[250]) / (values[250] - values[249]) - 1.0).abs() < 0.01);
+        assert_eq!((VALUES.bytes[1250], VALUES.words[1250]), (255, 65535));
+        assert_eq!((VALUES.bytes[2047], VALUES.words[2047]), (255, 65535));
+    }
+
+    #[test]
+    fn every_byte_has_a_code() {
+        for byte in 0..=255 {
+            assert!(VALUES.bytes.contains(&byte), "{byte}");
+        }
+    }
+
+    #[test]
+    fn codes_come_back_as_their_values() {
+        let mut random = Random(3);
+        for dtype in [DType::UInt8, DType::UInt16, DType::Float32] {
+            for samples in [1, 2, 3, 4] {
+                for order in [ByteOrder::Little, ByteOrder::Big] {
+                    let format = format_of(dtype, samples, order);
+                    let codes: Vec<u16> = (0..64 * 16 * samples).map(|_| random.below(CODES) as u16).collect();
+                    let expected: Vec<u8> = codes
+                        .iter()
+                        .flat_map(|&code| match dtype {
+                            DType::UInt8 => vec![VALUES.bytes[usize::from(code)]],
+                            DType::UInt16 => VALUES.words[usize::from(code)].to_ne_bytes().to_vec(),
+                            _ => VALUES.floats[usize::from(code)].to_ne_bytes().to_vec(),
+                        })
+                        .collect();
+                    for flush in [FlushCompress::Finish, FlushCompress::Full] {
+                        let bytes = encode(&format, &codes, flush);
+                        assert!(decode(&format, &bytes).unwrap() == expected, "{dtype} {samples} {order:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn damage_is_an_error() {
+        let format = format_of(DType::UInt8, 1, ByteOrder::Big);
+        let codes: Vec<u16> = (0..64 * 16).map(|i| i * 7 % 2048).collect();
+        let bytes = encode(&format, &codes, FlushCompress::Finish);
+        // the last bytes are a checksum, which is not needed for the pixels
+        for end in 0..bytes.len() - 8 {
+            assert!(matches!(decode(&format, &bytes[..end]), Err(Cause::Damaged(_))), "{end}");
+        }
+        let short = encode(&format, &codes[..64 * 15], FlushCompress::Finish);
+        assert!(matches!(decode(&format, &short), Err(Cause::Damaged(_))));
+        let format = format_of(DType::Int16, 1, ByteOrder::Big);
+        assert!(matches!(decode(&format, &bytes), Err(Cause::Unsupported(_))));
+    }
+
+    #[test]
+    fn noise_is_no_panic() {
+        let format = format_of(DType::UInt16, 3, ByteOrder::Little);
+        let codes: Vec<u16> = (0..64 * 16 * 3).map(|i| i % 2048).collect();
+        let bytes = encode(&format, &codes, FlushCompress::Finish);
+        let mut random = Random(5);
+        for _ in 0..500 {
+            let mut bytes = bytes.clone();
+            let at = random.below(bytes.len());
+            bytes[at] ^= 1 << random.below(8);
+            let _ = decode(&format, &bytes);
+        }
+    }
+}
