@@ -1,7 +1,8 @@
 //! CCITT bilevel codes: modified Huffman (2, 32771), Group 3 (3, T.4) and Group 4 (4, T.6).
 //!
 //! White is always bit 0 and black bit 1, whatever PhotometricInterpretation says: that tag tells how to show the bits.
-//! Written here rather than taken from the `fax` crate, which has no modified Huffman rows and no T.4 options.
+//!
+//! Damage is an error, but for what T.4 itself mends: a Group 3 row goes on at the next end-of-line code.
 //!
 //! A row is held as the places where its colour changes, strictly rising: the first starts the first black run. That is
 //! what two-dimensional coding refers to, and what the pixels are filled from.
@@ -695,3 +696,319 @@ const LONG_CODES: [&str; 13] = [
     "000000011110",
     "000000011111",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Random, format, tile};
+    use super::*;
+
+    /// A bilevel image, and how to code it.
+    struct Image {
+        width: usize,
+        rows: Vec<Vec<bool>>,
+    }
+
+    impl Image {
+        /// Runs of all lengths: mostly short, some far longer than the longest code.
+        fn random(random: &mut Random, width: usize, height: usize) -> Self {
+            let mut rows: Vec<Vec<bool>> = Vec::new();
+            for number in 0..height {
+                let mut row = match rows.last() {
+                    Some(above) if number % 4 != 0 => above.clone(),
+                    _ => vec![false; width],
+                };
+                for _ in 0..random.below(6) {
+                    let start = random.below(width);
+                    let longest = [3, 70, 3000][random.below(3)];
+                    let end = width.min(start + 1 + random.below(longest));
+                    let black = random.below(2) == 0;
+                    row[start..end].fill(black);
+                }
+                rows.push(row);
+            }
+            Self { width, rows }
+        }
+
+        fn packed(&self) -> Vec<u8> {
+            let byte = |bits: &[bool]| bits.iter().enumerate().fold(0, |byte, (i, &b)| byte | u8::from(b) << (7 - i));
+            self.rows.iter().flat_map(|row| row.chunks(8).map(byte)).collect()
+        }
+
+        fn decode(&self, compression: u16, options: u32, bytes: &[u8]) -> Result<Vec<u8>, Cause> {
+            decode(compression, options, self.width as u32, self.rows.len() as u32, bytes)
+        }
+
+        fn encode(&self, compression: u16, options: u32) -> Vec<u8> {
+            let mut out = Encoder::default();
+            let white = vec![false; self.width];
+            for (number, row) in self.rows.iter().enumerate() {
+                let above = number.checked_sub(1).map_or(&white, |above| &self.rows[above]);
+                match compression {
+                    2 | 32771 => {
+                        out.row_1d(row);
+                        out.align(if compression == 2 { 8 } else { 16 });
+                    }
+                    3 => {
+                        let two_d = options & 1 != 0 && number % 4 != 0;
+                        out.end_of_line(options, two_d);
+                        if two_d { out.row_2d(row, above) } else { out.row_1d(row) }
+                    }
+                    _ => out.row_2d(row, above),
+                }
+            }
+            match compression {
+                3 => (0..6).for_each(|_| out.end_of_line(options & 1, false)),
+                4 => out.put("000000000001000000000001"),
+                _ => {}
+            }
+            out.bytes()
+        }
+    }
+
+    /// Bits as text: slow, and plain to see.
+    #[derive(Default)]
+    struct Encoder(String);
+
+    impl Encoder {
+        fn put(&mut self, bits: &str) {
+            self.0.push_str(bits);
+        }
+
+        fn align(&mut self, bits: usize) {
+            while !self.0.len().is_multiple_of(bits) {
+                self.put("0");
+            }
+        }
+
+        fn end_of_line(&mut self, options: u32, two_d: bool) {
+            if options & 4 != 0 {
+                while self.0.len() % 8 != 4 {
+                    self.put("0");
+                }
+            }
+            self.put("000000000001");
+            if options & 1 != 0 {
+                self.put(if two_d { "0" } else { "1" });
+            }
+        }
+
+        fn run(&mut self, black: bool, mut run: usize) {
+            let codes = if black { &BLACK_CODES } else { &WHITE_CODES };
+            while run >= 2560 {
+                self.put(LONG_CODES[12]);
+                run -= 2560;
+            }
+            match run / 64 {
+                0 => {}
+                n @ 1..=27 => self.put(codes[63 + n]),
+                n => self.put(LONG_CODES[n - 28]),
+            }
+            self.put(codes[run % 64]);
+        }
+
+        fn row_1d(&mut self, row: &[bool]) {
+            let (mut at, mut black) = (0, false);
+            while at < row.len() {
+                let end = next(row, at, black);
+                self.run(black, end - at);
+                (at, black) = (end, !black);
+            }
+        }
+
+        fn row_2d(&mut self, row: &[bool], above: &[bool]) {
+            let width = row.len();
+            let (mut at, mut black, mut first) = (0, false, true);
+            while at < width {
+                // The first change above, right of here, to the other colour.
+                let colour = |x: usize| x > 0 && above[x - 1];
+                let from = if first { 0 } else { at + 1 };
+                let b1 = (from..width).find(|&x| above[x] != colour(x) && above[x] != black).unwrap_or(width);
+                let b2 = next(above, b1, !black);
+                let a1 = next(row, at, black);
+                let shift = a1 as i64 - b1 as i64;
+                if b2 < a1 {
+                    self.put("0001");
+                    at = b2;
+                } else if shift.abs() <= 3 {
+                    let codes = ["0000010", "000010", "010", "1", "011", "000011", "0000011"];
+                    self.put(codes[(shift + 3) as usize]);
+                    (at, black) = (a1, !black);
+                } else {
+                    let a2 = next(row, a1, !black);
+                    self.put("001");
+                    self.run(black, a1 - at);
+                    self.run(!black, a2 - a1);
+                    at = a2;
+                }
+                first = false;
+            }
+        }
+
+        fn bytes(mut self) -> Vec<u8> {
+            self.align(8);
+            self.0.as_bytes().chunks(8).map(|bits| bits.iter().fold(0, |byte, bit| byte << 1 | (bit - b'0'))).collect()
+        }
+    }
+
+    /// Where a run of that colour that starts `at` ends.
+    fn next(row: &[bool], at: usize, black: bool) -> usize {
+        (at..row.len()).find(|&x| row[x] != black).unwrap_or(row.len())
+    }
+
+    fn bits(text: &str) -> Vec<u8> {
+        Encoder(text.replace(' ', "")).bytes()
+    }
+
+    fn decode(compression: u16, options: u32, width: u32, rows: u32, bytes: &[u8]) -> Result<Vec<u8>, Cause> {
+        let mut format = format(compression, width, rows, 1, 1);
+        format.fax_options = options;
+        let mut out = vec![0xaa; format.row_bytes() * rows as usize];
+        Ccitt.decode(&tile(&format, bytes), &mut out).map(|()| out)
+    }
+
+    fn is_damaged(result: Result<Vec<u8>, Cause>) -> bool {
+        matches!(result, Err(Cause::Damaged(_)))
+    }
+
+    /// Compression and options of every scheme.
+    const SCHEMES: [(u16, u32); 7] = [(2, 0), (32771, 0), (3, 0), (3, 4), (3, 1), (3, 5), (4, 0)];
+
+    const EOL: &str = "000000000001";
+
+    #[test]
+    fn strips_of_libtiff() {
+        #[rustfmt::skip]
+        let pixels = [
+            0x00, 0x00, 0x00, 0x60, 0x7f, 0xe0, 0x70, 0x6f, 0xe0, 0x15, 0x54, 0x30, 0xff, 0xff, 0xf0, 0x07, 0xc0, 0x00,
+        ];
+        let strips = [
+            (2, "101fe083801ecc718e843a1d0e8743abc0350d00c338"),
+            (3, "001100023fc1070011ecc718e00308743a1d0e87578009a868001c3380"),
+            (4, "91f3c13738f8723a081522872ad821111119c380080080"),
+        ];
+        for (compression, hex) in strips {
+            let byte = |i: usize| u8::from_str_radix(&hex[i..i + 2], 16).unwrap();
+            let bytes: Vec<u8> = (0..hex.len()).step_by(2).map(byte).collect();
+            assert_eq!(decode(compression, 0, 20, 6, &bytes).unwrap(), pixels, "{compression}");
+        }
+    }
+
+    #[test]
+    fn codes_fill_the_tables() {
+        // Only what begins with eight zeros is no run: fill and end-of-line codes.
+        assert!(WHITE.iter().enumerate().all(|(bits, &entry)| (entry == 0) == (bits < 1 << 4)));
+        assert!(BLACK.iter().enumerate().all(|(bits, &entry)| (entry == 0) == (bits < 1 << 5)));
+    }
+
+    #[test]
+    fn images_come_back() {
+        let mut random = Random(11);
+        for width in [1, 7, 8, 9, 31, 64, 65, 1000, 1728, 9000] {
+            let image = Image::random(&mut random, width, 24);
+            for (compression, options) in SCHEMES {
+                let bytes = image.encode(compression, options);
+                let pixels = image.decode(compression, options, &bytes);
+                assert!(pixels.as_deref() == Ok(&image.packed()), "{width} {compression} {options} {:?}", pixels.err());
+            }
+        }
+    }
+
+    #[test]
+    fn every_run_comes_back() {
+        for run in 0..2700 {
+            for black in [false, true] {
+                let mut row = vec![!black; run + 3];
+                row[1..=run].fill(black);
+                let image = Image { width: run + 3, rows: vec![row] };
+                for compression in [2, 4] {
+                    assert!(image.decode(compression, 0, &image.encode(compression, 0)) == Ok(image.packed()), "{run}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_block_that_ends_early_leaves_white() {
+        let row = "001 0111 11"; // two white, two black
+        assert_eq!(decode(4, 0, 4, 3, &bits(&format!("{row} 11 {EOL} {EOL}"))).unwrap(), [0x30, 0x30, 0]);
+        assert!(is_damaged(decode(4, 0, 4, 3, &bits(&format!("{EOL} {EOL}")))), "without any row");
+        assert!(is_damaged(decode(4, 0, 4, 3, &bits(row))), "without saying so");
+    }
+
+    #[test]
+    fn group_3_goes_on_at_the_next_end_of_line() {
+        let row = "0111 11"; // two white, two black
+        let cut = decode(3, 0, 4, 2, &bits(&format!("{EOL} 0111 {EOL} {row}")));
+        assert_eq!(cut.unwrap(), [0, 0x30], "a row cut short");
+        assert_eq!(decode(3, 0, 4, 2, &bits(&format!("{row} {row}"))).unwrap(), [0x30, 0x30], "no such codes");
+        let black = format!("{EOL} 00110101 0000001100101 {EOL} 010011011 00110101");
+        let pixels = decode(3, 0, 1728, 2, &bits(&black)).unwrap();
+        assert!(pixels == [[0xff; 216], [0; 216]].concat(), "a run that no code ends");
+        let after = format!("1011 {EOL} {row} {EOL}");
+        assert_eq!(decode(3, 0, 4, 2, &bits(&after)).unwrap(), [0x30, 0], "after each row, not before");
+        assert!(is_damaged(decode(3, 0, 4, 2, &bits(&format!("{EOL} {row} {EOL} {EOL}")))), "the end of the page");
+        assert!(is_damaged(decode(3, 1, 4, 1, &bits(row))), "rows of two kinds need it");
+    }
+
+    #[test]
+    fn rows_must_have_the_width() {
+        assert!(is_damaged(decode(2, 0, 4, 1, &bits("1100"))), "five white");
+        assert!(is_damaged(decode(4, 0, 4, 1, &bits("011"))), "right of the end");
+        assert!(is_damaged(decode(4, 0, 4, 2, &bits("001 00110101 11 010"))), "left of the start");
+    }
+
+    #[test]
+    fn uncompressed_mode_is_told_from_damage() {
+        let bytes = bits("0000001111");
+        assert!(matches!(decode(4, 2, 4, 1, &bytes), Err(Cause::Unsupported(_))));
+        assert!(is_damaged(decode(4, 0, 4, 1, &bytes)));
+    }
+
+    #[test]
+    fn other_pixels_are_unsupported() {
+        let format = format(4, 4, 1, 1, 8);
+        assert!(matches!(Ccitt.decode(&tile(&format, &[]), &mut [0; 4]), Err(Cause::Unsupported(_))));
+    }
+
+    #[test]
+    fn truncation_is_an_error() {
+        let image = Image::random(&mut Random(5), 301, 12);
+        for (compression, options) in SCHEMES {
+            let bytes = image.encode(compression, options);
+            // Fill and what ends a page are not needed for the pixels.
+            let needless = if compression == 3 { 12 } else { 4 };
+            for end in 0..bytes.len() - needless {
+                let result = image.decode(compression, options, &bytes[..end]);
+                assert!(is_damaged(result), "{compression} {options}: {end} of {}", bytes.len());
+            }
+        }
+    }
+
+    #[test]
+    fn noise_is_no_panic() {
+        let mut random = Random(5);
+        let image = Image::random(&mut random, 301, 12);
+        for (compression, options) in SCHEMES {
+            let bytes = image.encode(compression, options);
+            for round in 0..1500 {
+                let mut bytes = bytes.clone();
+                for _ in 0..=random.below(3) {
+                    let at = random.below(bytes.len());
+                    bytes[at] = if round % 2 == 0 { random.next() as u8 } else { bytes[at] ^ 1 << random.below(8) };
+                }
+                let _ = image.decode(compression, options, &bytes);
+            }
+            for length in 0..300 {
+                let _ = image.decode(compression, options, &random.bytes(length));
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_but_zeros_is_soon_refused() {
+        let zeros = vec![0; 4 << 20];
+        for (compression, options) in SCHEMES {
+            assert!(is_damaged(decode(compression, options, 100, 100_000, &zeros)), "{compression} {options}");
+        }
+    }
+}
