@@ -17,6 +17,8 @@ mod old_jpeg;
 mod packbits;
 mod pixarlog;
 mod sgilog;
+#[cfg(test)]
+mod testing;
 mod thunderscan;
 mod webp;
 mod zstd;
