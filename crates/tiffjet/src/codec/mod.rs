@@ -17,6 +17,8 @@ mod old_jpeg;
 mod packbits;
 mod pixarlog;
 mod sgilog;
+#[cfg(test)]
+mod testing;
 mod thunderscan;
 mod webp;
 mod zstd;
@@ -177,6 +179,11 @@ impl Default for Settings {
     fn default() -> Self {
         Self { level: None, quality: None, max_z_error: 0.0 }
     }
+}
+
+/// A tile whose data end too early.
+fn short(got: usize, due: usize) -> Cause {
+    Cause::damaged(format!("the data give {got} bytes where {due} are due"))
 }
 
 /// The bits of a byte in reverse order: FillOrder 2.
