@@ -22,7 +22,7 @@ mod x86 {
     pub fn unzip(_row: &[u8], _planes: &mut [u8], _word: usize) -> usize {
         0
     }
-    pub fn part(_row: &[u8], _out: &mut [&mut [u8]], _start: usize, _word: usize) -> usize {
+    pub fn part(_row: &[u8], _out: &mut [&mut [u8]], _start: usize, _word: usize, _sums: bool) -> usize {
         0
     }
 }
@@ -111,8 +111,9 @@ pub fn split(row: &[u8], out: &mut [&mut [u8]], word: usize, predicted: bool) {
     if !predicted {
         return part(row, out, 0, word);
     }
-    if pixel > BLOCK {
-        return sum_apart(row, out, word);
+    let done = x86::part(row, out, 0, word, true);
+    if done > 0 || pixel > BLOCK {
+        return sum_apart(row, out, word, done);
     }
     let mut buffer = [0; BLOCK];
     let pixels = BLOCK / pixel;
@@ -132,7 +133,7 @@ pub fn split(row: &[u8], out: &mut [&mut [u8]], word: usize, predicted: bool) {
 
 /// Writes each sample of the pixels in `row` to its band, from pixel `start` on.
 fn part(row: &[u8], out: &mut [&mut [u8]], start: usize, word: usize) {
-    let from = x86::part(row, out, start, word);
+    let from = x86::part(row, out, start, word, false);
     match word {
         1 => part_rest::<1>(row, out, start, from),
         2 => part_rest::<2>(row, out, start, from),
@@ -158,9 +159,9 @@ fn part_rest<const W: usize>(row: &[u8], out: &mut [&mut [u8]], start: usize, fr
     }
 }
 
-/// Sums pixels that are too large for the block, each sample on the one before it in its band.
-fn sum_apart(row: &[u8], out: &mut [&mut [u8]], word: usize) {
-    for (at, pixel) in row.chunks_exact(out.len() * word).enumerate() {
+/// Sums the pixels of a row without the first `from`, each sample on the one before it in its band.
+fn sum_apart(row: &[u8], out: &mut [&mut [u8]], word: usize, from: usize) {
+    for (at, pixel) in row.chunks_exact(out.len() * word).enumerate().skip(from) {
         for (band, value) in out.iter_mut().zip(pixel.chunks_exact(word)) {
             let (before, here) = band.split_at_mut(at * word);
             here[..word].copy_from_slice(value);
@@ -347,18 +348,32 @@ mod tests {
         }
     }
 
-    #[test]
-    fn plain_loops_do_the_whole_row_too() {
+    /// The plain loops alone, as on a processor with no wide paths.
+    fn check_plain<T: Word>() {
         for samples in 1..=9 {
             for width in 0..70 {
-                let row = noise(width * samples * 2, 3);
+                let row = noise(width * samples * T::SIZE, 3);
                 let mut done = row.clone();
-                sum::<u16>(&mut done, samples * 2, 0);
-                assert!(done == naive_undo(&row, samples, 2));
-                differ::<u16>(&mut done, samples * 2);
+                sum::<T>(&mut done, samples * T::SIZE, 0);
+                assert!(done == naive_undo(&row, samples, T::SIZE));
+                let mut bands = vec![vec![0; width * T::SIZE]; samples];
+                let mut out: Vec<&mut [u8]> = bands.iter_mut().map(|band| &mut band[..]).collect();
+                sum_apart(&row, &mut out, T::SIZE, 0);
+                for (s, band) in bands.iter().enumerate() {
+                    assert!(band.iter().eq(done.chunks_exact(T::SIZE).skip(s).step_by(samples).flatten()));
+                }
+                differ::<T>(&mut done, samples * T::SIZE);
                 assert!(done == row);
             }
         }
+    }
+
+    #[test]
+    fn plain_loops_do_the_whole_row_too() {
+        check_plain::<u8>();
+        check_plain::<u16>();
+        check_plain::<u32>();
+        check_plain::<u64>();
     }
 
     #[test]

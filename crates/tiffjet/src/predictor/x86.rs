@@ -10,16 +10,63 @@ const HALF: usize = 16;
 /// Bytes of a register.
 const FULL: usize = 32;
 
+/// Places of bytes for a shuffle, half a register of them; this one stands for no byte.
+const NONE: u8 = 0x80;
+
+/// From `HALF - n` on: every byte moves up by `n` places.
+const MOVE: [u8; 2 * HALF] = {
+    let mut places = [NONE; 2 * HALF];
+    let mut j = 0;
+    while j < HALF {
+        places[HALF + j] = j as u8;
+        j += 1;
+    }
+    places
+};
+
+/// For each size of a pixel: the last one of half a register, again and again. The bytes need not end where a pixel
+/// does: the last ones are a pixel turned round, and what follows goes on with the very same turn.
+static AGAIN: [[u8; HALF]; HALF + 1] = {
+    let mut places = [[0; HALF]; HALF + 1];
+    let mut distance = 1;
+    while distance <= HALF {
+        let mut j = 0;
+        while j < HALF {
+            places[distance][j] = (HALF - distance + j % distance) as u8;
+            j += 1;
+        }
+        distance += 1;
+    }
+    places
+};
+
+/// The shuffles that part pixels of `S` samples.
+struct Pick<const S: usize>;
+
+impl<const S: usize> Pick<S> {
+    /// For words of 1, 2, 4 and 8 bytes, for each sample: where its bytes are in each of `S` half registers.
+    const TABLE: &[[[[u8; HALF]; S]; S]; 4] = &{
+        let mut places = [[[[NONE; HALF]; S]; S]; 4];
+        let mut k = 0;
+        while k < 4 * S * HALF {
+            let (log, s, j) = (k / (S * HALF), k / HALF % S, k % HALF);
+            let word = 1 << log;
+            let from = (j / word * S + s) * word + j % word;
+            places[log][s][from / HALF][j] = (from % HALF) as u8;
+            k += 1;
+        }
+        places
+    };
+}
+
 /// Adds to each word the one `distance` bytes before it; gives the bytes that are done.
 pub fn sum(row: &mut [u8], distance: usize, word: usize) -> usize {
     if row.len() < FULL || distance > HALF || !is_x86_feature_detected!("avx2") {
         return 0;
     }
-    // Each step doubles how far the sums reach, until they reach over half a register.
-    let steps = HALF.div_ceil(distance).next_power_of_two().ilog2();
     // SAFETY: AVX2 is there.
     unsafe {
-        match (word, steps) {
+        match (word, steps(distance)) {
             (1, 4) => sum_rows::<1, 4>(row, distance),
             (1, 3) => sum_rows::<1, 3>(row, distance),
             (1, 2) => sum_rows::<1, 2>(row, distance),
@@ -87,21 +134,23 @@ pub fn unzip(row: &[u8], planes: &mut [u8], word: usize) -> usize {
     }
 }
 
-/// Writes each sample of the pixels in `row` to its band, from pixel `start` on; gives the pixels that are done.
-pub fn part(row: &[u8], out: &mut [&mut [u8]], start: usize, word: usize) -> usize {
-    if !is_x86_feature_detected!("avx2") {
+/// Writes each sample of the pixels in `row` to its band, from pixel `start` on, or its `sums` over the row so far;
+/// gives the pixels that are done.
+pub fn part(row: &[u8], out: &mut [&mut [u8]], start: usize, word: usize, sums: bool) -> usize {
+    if (sums && out.len() * word > HALF) || !is_x86_feature_detected!("avx2") {
         return 0;
     }
+    let sums = if sums { word } else { 0 };
     // SAFETY: AVX2 is there.
     unsafe {
         match out.len() {
-            2 => part_rows::<2>(row, out, start, word),
-            3 => part_rows::<3>(row, out, start, word),
-            4 => part_rows::<4>(row, out, start, word),
-            5 => part_rows::<5>(row, out, start, word),
-            6 => part_rows::<6>(row, out, start, word),
-            7 => part_rows::<7>(row, out, start, word),
-            8 => part_rows::<8>(row, out, start, word),
+            2 => part_samples::<2>(row, out, start, word, sums),
+            3 => part_samples::<3>(row, out, start, word, sums),
+            4 => part_samples::<4>(row, out, start, word, sums),
+            5 => part_samples::<5>(row, out, start, word, sums),
+            6 => part_samples::<6>(row, out, start, word, sums),
+            7 => part_samples::<7>(row, out, start, word, sums),
+            8 => part_samples::<8>(row, out, start, word, sums),
             _ => 0,
         }
     }
@@ -111,11 +160,9 @@ pub fn part(row: &[u8], out: &mut [&mut [u8]], start: usize, word: usize) -> usi
 fn sum_rows<const W: usize, const STEPS: usize>(row: &mut [u8], distance: usize) -> usize {
     let mut reach = [_mm256_setzero_si256(); STEPS];
     for (k, reach) in reach.iter_mut().enumerate() {
-        *reach = _mm256_broadcastsi128_si256(mask(|j| j.checked_sub(distance << k)));
+        *reach = _mm256_broadcastsi128_si256(load_half(&MOVE[HALF - (distance << k)..]));
     }
-    // The last pixel, again and again. A register need not end where a pixel does: its last bytes are those of some
-    // pixel turned round, and the next register goes on with the very same turn.
-    let again = mask(|j| Some(HALF - distance + j % distance));
+    let again = load_half(&AGAIN[distance]);
     let mut last = _mm_setzero_si128();
     let (registers, rest) = row.as_chunks_mut::<FULL>();
     for bytes in registers {
@@ -195,29 +242,47 @@ fn unzip_planes<const W: usize>(row: &[u8], planes: &mut [u8]) -> usize {
     count / HALF * HALF
 }
 
-/// `S` half registers hold as many samples of each band as one half register: every band picks its bytes from all.
 #[target_feature(enable = "avx2")]
-fn part_rows<const S: usize>(row: &[u8], out: &mut [&mut [u8]], start: usize, word: usize) -> usize {
-    let mut pick = [[_mm_setzero_si128(); S]; S];
-    for (s, pick) in pick.iter_mut().enumerate() {
-        for (from, pick) in pick.iter_mut().enumerate() {
-            *pick = mask(|j| {
-                let at = (j / word * S + s) * word + j % word;
-                at.checked_sub(from * HALF).filter(|at| *at < HALF)
-            });
-        }
+fn part_samples<const S: usize>(row: &[u8], out: &mut [&mut [u8]], start: usize, word: usize, sums: usize) -> usize {
+    match sums {
+        0 => part_rows::<S, 0>(row, out, start, word),
+        1 => part_rows::<S, 1>(row, out, start, word),
+        2 => part_rows::<S, 2>(row, out, start, word),
+        4 => part_rows::<S, 4>(row, out, start, word),
+        _ => part_rows::<S, 8>(row, out, start, word),
     }
+}
+
+/// `S` half registers hold as many samples of each band as one half register: every band picks its bytes from all.
+/// `SUMS` is the bytes of the words to sum before that, 0 for none.
+#[target_feature(enable = "avx2")]
+fn part_rows<const S: usize, const SUMS: usize>(row: &[u8], out: &mut [&mut [u8]], start: usize, word: usize) -> usize {
+    let distance = S * SUMS;
+    if distance > HALF {
+        return 0;
+    }
+    let pick = &Pick::<S>::TABLE[word.ilog2() as usize];
+    let again = load_half(&AGAIN[distance]);
+    let mut last = _mm_setzero_si128();
     let groups = row.chunks_exact(S * HALF);
     let done = groups.len() * HALF / word;
     for (i, group) in groups.enumerate() {
         let mut v = [_mm_setzero_si128(); S];
         for (v, bytes) in v.iter_mut().zip(group.chunks_exact(HALF)) {
             *v = load_half(bytes);
+            if SUMS > 0 {
+                for k in 0..steps(distance) {
+                    let reach = load_half(&MOVE[HALF - (distance << k)..]);
+                    *v = add_half::<SUMS>(*v, _mm_shuffle_epi8(*v, reach));
+                }
+                *v = add_half::<SUMS>(*v, last);
+                last = _mm_shuffle_epi8(*v, again);
+            }
         }
-        for (band, pick) in out.iter_mut().zip(&pick) {
-            let mut own = _mm_shuffle_epi8(v[0], pick[0]);
-            for from in 1..S {
-                own = _mm_or_si128(own, _mm_shuffle_epi8(v[from], pick[from]));
+        for (band, pick) in out.iter_mut().zip(pick) {
+            let mut own = _mm_setzero_si128();
+            for (v, pick) in v.iter().zip(pick) {
+                own = _mm_or_si128(own, _mm_shuffle_epi8(*v, load_half(pick)));
             }
             store_half(own, &mut band[start * word + i * HALF..]);
         }
@@ -225,10 +290,9 @@ fn part_rows<const S: usize>(row: &[u8], out: &mut [&mut [u8]], start: usize, wo
     done
 }
 
-/// Which byte goes to each place of half a register; none leaves a zero.
-fn mask(source: impl Fn(usize) -> Option<usize>) -> __m128i {
-    let bytes: [u8; HALF] = std::array::from_fn(|j| source(j).map_or(0x80, |from| from as u8));
-    load_half(&bytes)
+/// How often sums at `distance` must double their reach until it is half a register.
+const fn steps(distance: usize) -> u32 {
+    HALF.div_ceil(distance).next_power_of_two().ilog2()
 }
 
 #[inline(always)]
