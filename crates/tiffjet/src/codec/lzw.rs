@@ -15,6 +15,8 @@ const MIN_WIDTH: u32 = 9;
 const MAX_WIDTH: u32 = 12;
 /// Codes of the widest width.
 const CODES: usize = 1 << MAX_WIDTH;
+/// Codes of that width in 64 bits, whatever the bit they begin at.
+const GROUP: usize = 4;
 /// Strings up to this long stand in the table itself.
 const SHORT: usize = 8;
 
@@ -81,11 +83,10 @@ impl Table {
     }
 }
 
-/// The string of the code before.
+/// The string of the code before, which ends where the output does.
 #[derive(Clone, Copy)]
 struct Last {
-    start: usize,
-    len: usize,
+    len: u32,
     head: u64,
 }
 
@@ -118,7 +119,7 @@ impl Decoder<'_> {
                 Some(CLEAR) => {}
                 Some(code @ 0..CLEAR) => {
                     self.out[self.at] = code as u8;
-                    let last = Last { start: self.at, len: 1, head: code as u64 };
+                    let last = Last { len: 1, head: code as u64 };
                     self.at += 1;
                     if !self.until_clear::<OLD>(last)? {
                         break;
@@ -167,43 +168,50 @@ impl Decoder<'_> {
         width: u32,
         count: usize,
     ) -> Stop {
-        let table = &mut *self.table;
-        let (mut bit, mut at) = (self.bit, self.at);
+        let (table, bytes, out) = (&mut *self.table, self.bytes, &mut *self.out);
+        // Every place in the output fits 32 bits, which spares the checks of sums of it.
+        let (mut bit, mut at, mut before) = (self.bit, self.at as u32, *last);
+        let (mut given, end) = (*next, *next + count);
         let mut stop = Stop::Counted;
-        let mut before = *last;
-        for given in *next..*next + count {
-            let code = peek::<OLD>(self.bytes, bit, width);
-            bit += width as usize;
-            let given = given % CODES;
-            if GROW {
-                // Before the code is looked up, since it may be this very one; then it ends with its own first byte.
-                table.start[given] = before.start as u32;
-                table.len[given] = before.len as u16 + 1;
-                table.head[given] = append(before, before.head);
-            }
-            let (head, len) = (table.head[code], table.len[code] as usize);
-            if len.wrapping_sub(1) < SHORT {
-                if let Some(into) = self.out.get_mut(at..at + SHORT) {
-                    into.copy_from_slice(&head.to_le_bytes());
-                } else if put_end(&mut self.out[at..], &head.to_le_bytes()[..len]) {
-                    (stop, at) = (Stop::Full, self.out.len());
-                    break;
+        'codes: while given < end {
+            let mut window = window::<OLD>(bytes, bit);
+            let group = end.min(given + GROUP);
+            bit += (group - given) * width as usize;
+            while given < group {
+                let code = take::<OLD>(&mut window, width);
+                let (mut head, mut len) = (table.head[code], u32::from(table.len[code]));
+                let full = if len.wrapping_sub(1) < SHORT as u32 {
+                    put(out, at, head, len)
+                } else if len > 0 {
+                    repeat(out, table.start[code], at, len)
+                } else if GROW && code == given {
+                    // The very string that this code gives: the one before and its own first byte.
+                    (head, len) = (append(before, before.head), before.len + 1);
+                    if len <= SHORT as u32 { put(out, at, head, len) } else { repeat(out, at - before.len, at, len) }
+                } else {
+                    bit -= (group - given - 1) * width as usize;
+                    stop = Stop::Special(code);
+                    break 'codes;
+                };
+                if full {
+                    (stop, at) = (Stop::Full, out.len() as u32);
+                    break 'codes;
                 }
-            } else if len == 0 {
-                stop = Stop::Special(code);
-                break;
-            } else if repeat(self.out, table.start[code] as usize, at, len) {
-                (stop, at) = (Stop::Full, self.out.len());
-                break;
+                if GROW {
+                    let given = given % CODES;
+                    table.head[given] = append(before, head);
+                    table.start[given] = at - before.len;
+                    table.len[given] = before.len as u16 + 1;
+                }
+                given += 1;
+                before = Last { len, head };
+                at += len;
             }
-            if GROW {
-                table.head[given] = append(before, head);
-                *next += 1;
-            }
-            before = Last { start: at, len, head };
-            at += len;
         }
-        (self.bit, self.at, *last) = (bit, at, before);
+        (self.bit, self.at, *last) = (bit, at as usize, before);
+        if GROW {
+            *next = given;
+        }
         stop
     }
 
@@ -211,7 +219,7 @@ impl Decoder<'_> {
     fn code<const OLD: bool>(&mut self, width: u32) -> Option<usize> {
         let end = self.bit + width as usize;
         (end <= self.bytes.len() * 8).then(|| {
-            let code = peek::<OLD>(self.bytes, self.bit, width);
+            let code = take::<OLD>(&mut window::<OLD>(self.bytes, self.bit), width);
             self.bit = end;
             code
         })
@@ -223,25 +231,29 @@ impl Decoder<'_> {
 }
 
 /// First bytes of the string before with the first byte of `head` behind it.
+///
+/// Of strings longer than [`SHORT`] only the first byte is ever used: the shift may turn round, but must spare that one.
 #[inline(always)]
 fn append(before: Last, head: u64) -> u64 {
-    // Of a long string the eight first bytes are all there: the shift must bring nothing then.
-    if before.len < SHORT { before.head | (head & 0xff) << (8 * before.len) } else { before.head }
+    before.head | (head & 0xff).wrapping_shl(8 * before.len) & !0xff
 }
 
-/// The `width` bits from `bit` on; zeros stand beyond the end.
+/// The bits from `bit` on, at least enough for [`GROUP`] codes; zeros stand beyond the end.
 #[inline(always)]
-fn peek<const OLD: bool>(bytes: &[u8], bit: usize, width: u32) -> usize {
+fn window<const OLD: bool>(bytes: &[u8], bit: usize) -> u64 {
     let from = bit / 8;
     let word = match bytes.get(from..from + 8).and_then(|word| word.try_into().ok()) {
         Some(word) => word,
         None => last_word(bytes, from),
     };
-    let code = if OLD {
-        u64::from_le_bytes(word) >> (bit % 8) & ((1 << width) - 1)
-    } else {
-        u64::from_be_bytes(word) << (bit % 8) >> (64 - width)
-    };
+    if OLD { u64::from_le_bytes(word) >> (bit % 8) } else { u64::from_be_bytes(word) << (bit % 8) }
+}
+
+/// Takes one code off.
+#[inline(always)]
+fn take<const OLD: bool>(window: &mut u64, width: u32) -> usize {
+    let code = if OLD { *window & ((1 << width) - 1) } else { *window >> (64 - width) };
+    *window = if OLD { *window >> width } else { *window << width };
     code as usize % CODES
 }
 
@@ -254,7 +266,20 @@ fn last_word(bytes: &[u8], from: usize) -> [u8; 8] {
     word
 }
 
-/// Writes the last strings of the output, byte by byte; true when it is full.
+/// Writes a short string; true when the output is full.
+#[inline(always)]
+fn put(out: &mut [u8], at: u32, head: u64, len: u32) -> bool {
+    let at = at as usize;
+    // Beyond the string too, where the next ones come.
+    match out.get_mut(at..at + SHORT) {
+        Some(into) => {
+            into.copy_from_slice(&head.to_le_bytes());
+            false
+        }
+        None => put_end(&mut out[at..], &head.to_le_bytes()[..len as usize]),
+    }
+}
+
 #[cold]
 fn put_end(out: &mut [u8], string: &[u8]) -> bool {
     let len = string.len().min(out.len());
@@ -267,7 +292,8 @@ fn put_end(out: &mut [u8], string: &[u8]) -> bool {
 /// A string ends where the one before it began or earlier, or it overlaps itself by its last byte: so it lies at least
 /// its length less one back, and pieces no longer than that copy right, in order.
 #[inline(always)]
-fn repeat(out: &mut [u8], start: usize, at: usize, len: usize) -> bool {
+fn repeat(out: &mut [u8], start: u32, at: u32, len: u32) -> bool {
+    let (start, at, len) = (start as usize, at as usize, len as usize);
     const WIDE: usize = 2 * SHORT;
     // The pieces may write over the end of the string, where the next ones come.
     if at + len + WIDE > out.len() {
