@@ -1,10 +1,24 @@
 //! Deflate in a zlib frame.
 
-use super::{Cause, Codec, Encoded};
+use std::cell::RefCell;
+
+use flate2::{Decompress, FlushDecompress};
+use libdeflater::{CompressionLvl, Compressor, Decompressor};
+
+use super::{Cause, Codec, Encoded, Plain, short};
 
 /// Deflate in a zlib frame.
 #[derive(Debug)]
 pub struct Deflate;
+
+/// What GDAL and libtiff write when nothing is said.
+const DEFAULT_LEVEL: i32 = 6;
+
+thread_local! {
+    static DECOMPRESSOR: RefCell<Decompressor> = RefCell::new(Decompressor::new());
+    /// The last level used: a writer never mixes levels on one thread for long.
+    static COMPRESSOR: RefCell<Option<(i32, Compressor)>> = const { RefCell::new(None) };
+}
 
 impl Codec for Deflate {
     fn name(&self) -> &'static str {
@@ -15,7 +29,97 @@ impl Codec for Deflate {
         &[8, 32946]
     }
 
-    fn decode(&self, _tile: &Encoded<'_>, _out: &mut [u8]) -> Result<(), Cause> {
-        Err(Cause::unsupported("deflate"))
+    fn decode(&self, tile: &Encoded<'_>, out: &mut [u8]) -> Result<(), Cause> {
+        match DECOMPRESSOR.with_borrow_mut(|d| d.zlib_decompress(tile.bytes, out)) {
+            Ok(got) if got == out.len() => Ok(()),
+            Ok(got) => Err(short(got, out.len())),
+            // It wants the whole stream right. Longer tiles, a lost tail and a wrong checksum are still pixels.
+            Err(_) => inflate(tile.bytes, out),
+        }
+    }
+
+    fn encode(&self, tile: &Plain<'_>, out: &mut Vec<u8>) -> Result<(), Cause> {
+        let level = tile.settings.level.unwrap_or(DEFAULT_LEVEL);
+        let valid = (1..=12).contains(&level).then(|| CompressionLvl::new(level).ok()).flatten();
+        let valid = valid.ok_or_else(|| Cause::unsupported(format!("deflate level {level}: it is 1 to 12")))?;
+        COMPRESSOR.with_borrow_mut(|slot| {
+            if slot.as_ref().is_none_or(|(of, _)| *of != level) {
+                *slot = Some((level, Compressor::new(valid)));
+            }
+            slot.as_mut().map_or(Ok(()), |(_, compressor)| compress(compressor, tile.bytes, out))
+        })
+    }
+}
+
+/// Inflates until `out` is full, whatever comes after.
+fn inflate(bytes: &[u8], out: &mut [u8]) -> Result<(), Cause> {
+    let mut stream = Decompress::new(true);
+    loop {
+        let (read, written) = (stream.total_in() as usize, stream.total_out() as usize);
+        let state = stream.decompress(&bytes[read..], &mut out[written..], FlushDecompress::None);
+        let got = stream.total_out() as usize;
+        if got >= out.len() {
+            return Ok(());
+        }
+        let moved = got > written || stream.total_in() as usize > read;
+        match state {
+            Ok(flate2::Status::StreamEnd) => return Err(short(got, out.len())),
+            Ok(_) if moved => {}
+            Ok(_) => return Err(short(got, out.len())),
+            Err(e) => return Err(Cause::damaged(format!("{e}, after {got} of {} bytes", out.len()))),
+        }
+    }
+}
+
+fn compress(compressor: &mut Compressor, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Cause> {
+    let start = out.len();
+    out.resize(start + compressor.zlib_compress_bound(bytes.len()), 0);
+    let packed = compressor.zlib_compress(bytes, &mut out[start..]);
+    // The bound above makes room for anything, so this can't be the data's fault.
+    let packed = packed.map_err(|e| Cause::unsupported(format!("deflate: {e}")))?;
+    out.truncate(start + packed);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{check, decode, encode, torture};
+    use super::*;
+
+    #[test]
+    fn there_and_back() {
+        for level in [None, Some(1), Some(12)] {
+            check(&Deflate, level);
+        }
+    }
+
+    #[test]
+    fn damage_is_an_error_or_pixels() {
+        torture(&Deflate, None);
+    }
+
+    #[test]
+    fn lost_and_wrong_checksums_are_forgiven() {
+        let plain: Vec<u8> = (0..9000).map(|i| (i / 7) as u8).collect();
+        let mut packed = encode(&Deflate, &plain, 9000, None).unwrap();
+        let end = packed.len();
+        packed[end - 1] ^= 1;
+        assert_eq!(decode(&Deflate, &packed, 9000).unwrap(), plain);
+        packed.truncate(end - 4);
+        assert_eq!(decode(&Deflate, &packed, 9000).unwrap(), plain);
+    }
+
+    #[test]
+    fn a_short_stream_says_how_short() {
+        let packed = encode(&Deflate, &[5; 100], 100, None).unwrap();
+        let cause = decode(&Deflate, &packed, 101).unwrap_err();
+        assert_eq!(cause.to_string(), "the data give 100 bytes where 101 are due");
+    }
+
+    #[test]
+    fn levels_out_of_range_are_refused() {
+        for level in [0, 13, -1] {
+            assert!(matches!(encode(&Deflate, &[1], 1, Some(level)), Err(Cause::Unsupported(_))));
+        }
     }
 }

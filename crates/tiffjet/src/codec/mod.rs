@@ -181,6 +181,11 @@ impl Default for Settings {
     }
 }
 
+/// A tile whose data end too early.
+fn short(got: usize, due: usize) -> Cause {
+    Cause::damaged(format!("the data give {got} bytes where {due} are due"))
+}
+
 /// The bits of a byte in reverse order: FillOrder 2.
 pub fn reverse_bits(bytes: &mut [u8]) {
     for b in bytes {
