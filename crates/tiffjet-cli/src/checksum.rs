@@ -36,7 +36,7 @@ impl Checksum {
         let dump = self.dump.as_ref().map(File::create).transpose()?;
         let mut hashes = vec![Sha256::new(); whole[0]];
         let dtype = image.dtype();
-        let row_bytes = whole[2] * shown_as(dtype).size();
+        let band_bytes = whole[1] * whole[2] * shown_as(dtype).size();
         let mut done = 0;
         for piece in pieces(&image, &window, whole)? {
             let tensor = image.read(&piece)?;
@@ -45,11 +45,10 @@ impl Checksum {
                 let pixels = as_shown(pixels, dtype);
                 hash.update(&*pixels);
                 if let Some(dump) = &dump {
-                    let offset = (band * whole[1] + done) * row_bytes;
-                    dump.write_all_at(&pixels, offset as u64)?;
+                    dump.write_all_at(&pixels, (band * band_bytes + done) as u64)?;
                 }
             }
-            done += tensor.shape[1];
+            done += tensor.shape[1] * tensor.shape[2] * shown_as(dtype).size();
         }
         let hashes: Vec<String> = hashes.into_iter().map(|h| hex(&h.finalize())).collect();
         let mut out = std::io::stdout().lock();
@@ -97,21 +96,30 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// Cuts a window into rows of whole tiles that fit in memory together.
+/// Cuts a window into pieces that fit in memory, in order of its rows: rows of whole tiles, so that no tile is decoded
+/// twice, or parts of a row where a single one is too long and can be read in parts.
 fn pieces(image: &Image, window: &Window, shape: [usize; 3]) -> Result<Vec<Window>, tiffjet::Error> {
     let layout = &image.level(window.level)?.layout;
-    let row_bytes = (shape[0] * shape[2] * layout.dtype().size()) as u64;
-    let start = window.rows.as_ref().map_or(0, |r| r.start);
-    let end = start + shape[1] as u32;
-    let step = if layout.rows_are_bytes() { 1 } else { layout.format.height };
-    let rows = u32::try_from(PIECE / row_bytes.max(1)).unwrap_or(u32::MAX).max(1).next_multiple_of(step);
+    let column_bytes = (shape[0] * layout.dtype().size()) as u64;
+    let fit = u32::try_from(PIECE / column_bytes.max(1)).unwrap_or(u32::MAX).max(1);
+    let top = window.rows.as_ref().map_or(0, |r| r.start);
+    let left = window.cols.as_ref().map_or(0, |r| r.start);
+    let (height, width) = (shape[1] as u32, shape[2] as u32);
+    let (down, across) = match layout.rows_are_bytes() {
+        true if width > fit => (1, fit),
+        true => (fit / width, width),
+        false => ((fit / width).max(1).next_multiple_of(layout.format.height), width),
+    };
     let mut pieces = Vec::new();
-    let mut from = start;
-    while from < end {
-        // Pieces end where tiles end, so that no tile is decoded twice.
-        let to = (from / step * step).saturating_add(rows).min(end);
-        pieces.push(Window { rows: Some(from..to), ..window.clone() });
-        from = to;
+    let mut y = top;
+    while y < top + height {
+        let step = if layout.rows_are_bytes() { 1 } else { layout.format.height };
+        let end = (y / step * step).saturating_add(down).min(top + height);
+        for x in (left..left + width).step_by(across as usize) {
+            let cols = x..x.saturating_add(across).min(left + width);
+            pieces.push(Window { rows: Some(y..end), cols: Some(cols), ..window.clone() });
+        }
+        y = end;
     }
     Ok(pieces)
 }

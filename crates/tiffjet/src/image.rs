@@ -308,6 +308,10 @@ impl Image {
     }
 
     fn plan_of(&self, file: &File, layout: &Arc<Layout>, window: &Window) -> Result<ReadPlan> {
+        if layout.codec.compression().is_empty() {
+            let feature = format!("compression {}", layout.format.compression);
+            return Err(Error::unsupported(self.name(), feature, "convert the file with the program that wrote it"));
+        }
         let fill = vec![0; layout.dtype().size()];
         let plan = ReadPlan::new(file.head.name(), layout, window, fill, |tile| {
             layout.index.locate(&file.head, layout, tile)

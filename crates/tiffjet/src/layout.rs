@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::codec::{self, Codec, OldJpeg, TileFormat, Unit};
+use crate::codec::{self, Chroma, Codec, OldJpeg, TileFormat, Unit};
 use crate::dtype::{ByteOrder, DType, SampleKind};
 use crate::error::{Error, Result};
 use crate::tiff::{Directory, Entry, Head, Header, tag};
@@ -212,6 +212,7 @@ impl Builder<'_> {
             order: self.header.order,
             photometric,
             subsampling: self.subsampling(photometric)?,
+            chroma: self.chroma()?,
             fax_options: self.number(if compression == 4 { tag::T6_OPTIONS } else { tag::T4_OPTIONS })?.unwrap_or(0)
                 as u32,
             jpeg_tables: self.directory.array(self.head, tag::JPEG_TABLES)?.map(|a| a.bytes.into()),
@@ -337,6 +338,20 @@ impl Builder<'_> {
         }
     }
 
+    fn chroma(&self) -> Result<Chroma> {
+        fn fill<const N: usize>(known: [f32; N], values: Option<Vec<f64>>) -> [f32; N] {
+            match values.as_deref().and_then(<[f64]>::first_chunk::<N>) {
+                Some(values) if values.iter().all(|v| v.is_finite()) => values.map(|v| v as f32),
+                _ => known,
+            }
+        }
+        let known = Chroma::default();
+        Ok(Chroma {
+            coefficients: fill(known.coefficients, self.directory.floats(self.head, tag::YCBCR_COEFFICIENTS)?),
+            reference: fill(known.reference, self.directory.floats(self.head, tag::REFERENCE_BLACK_WHITE)?),
+        })
+    }
+
     fn lerc(&self) -> Result<[u32; 2]> {
         let values = self.directory.numbers(self.head, tag::LERC_PARAMETERS)?.unwrap_or_default();
         Ok([0, 1].map(|i| values.get(i).map_or(0, |&v| v as u32)))
@@ -391,17 +406,18 @@ pub struct TileIndex {
 }
 
 impl TileIndex {
-    /// Offset and byte count of a tile; (0, 0) means that it is not there (sparse).
+    /// Bytes of a tile in the file; empty when it is not there (sparse).
     pub fn locate(&self, head: &Head, layout: &Layout, tile: u64) -> Result<Range<u64>> {
         let offset = self.element(head, &self.offsets, tile)?;
-        let count = match &self.counts {
-            Some(counts) => self.element(head, counts, tile)?,
-            None => 0,
+        let stated = match &self.counts {
+            // A count array that is too short leaves the rest unsaid.
+            Some(counts) if tile < counts.count => Some(self.element(head, counts, tile)?),
+            _ => None,
         };
-        if offset == 0 || (count == 0 && self.counts.is_some() && !self.lies(head, layout)?) {
+        if offset == 0 || (stated == Some(0) && !is_single_strip(layout)) {
             return Ok(0..0);
         }
-        let length = self.length(head, layout, tile, offset, count)?;
+        let length = self.length(head, layout, tile, offset, stated.unwrap_or(0))?;
         let end = offset.checked_add(length).filter(|&end| end <= head.length()).ok_or_else(|| {
             let what = format!("tile {tile} takes {length} bytes, past the end of the file ({} bytes)", head.length());
             Error::malformed(head.name(), offset, what)
@@ -409,26 +425,21 @@ impl TileIndex {
         Ok(offset..end)
     }
 
-    /// How many bytes to read, where the byte count is missing, zero, or can't be true.
-    fn length(&self, head: &Head, layout: &Layout, tile: u64, offset: u64, count: u64) -> Result<u64> {
-        let row = (tile / u64::from(layout.across) % u64::from(layout.down)) as u32;
-        let needed = layout.decoded_bytes(layout.rows_in_tile(row));
+    /// How many bytes to read. `stated` is 0 where the file does not say.
+    fn length(&self, head: &Head, layout: &Layout, tile: u64, offset: u64, stated: u64) -> Result<u64> {
         let left = head.length().saturating_sub(offset);
         if layout.format.compression == 1 {
-            // Uncompressed pixels tell their own length; a count that is too small is believed only where it can be.
-            return Ok(if count < needed && (count == 0 || self.lies(head, layout)?) { needed } else { count.min(needed.max(count.min(left))) });
+            // Uncompressed pixels tell their own length.
+            let row = (tile / u64::from(layout.across) % u64::from(layout.down)) as u32;
+            let needed = layout.decoded_bytes(layout.rows_in_tile(row));
+            let believed = stated != 0 && !is_single_strip(layout);
+            return Ok(if believed { stated.min(needed) } else { needed });
         }
-        if count == 0 {
+        if stated == 0 {
             return Ok(self.next_offset(head, offset)?.unwrap_or(head.length()).saturating_sub(offset));
         }
-        // Many writers state more than there is in the last tile; the codec stops by itself.
-        Ok(if self.offsets.count == 1 || count <= left { count.min(left) } else { count })
-    }
-
-    /// A single strip whose byte count contradicts the file is a known habit of old writers.
-    fn lies(&self, head: &Head, layout: &Layout) -> Result<bool> {
-        let _ = head;
-        Ok(!layout.tiled && layout.tiles() == 1)
+        // Some writers state more than there is; the codec knows where its data end, and says when they do not.
+        Ok(stated.min(left))
     }
 
     /// The smallest offset behind another one.
@@ -473,6 +484,11 @@ impl TileIndex {
     pub fn count(&self) -> u64 {
         self.offsets.count
     }
+}
+
+/// Old writers leave out or misstate the byte count of an image in one strip.
+fn is_single_strip(layout: &Layout) -> bool {
+    !layout.tiled && layout.tiles() == 1
 }
 
 impl OldJpeg {

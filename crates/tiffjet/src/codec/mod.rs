@@ -142,6 +142,8 @@ pub struct TileFormat {
     pub photometric: u16,
     /// YCbCrSubSampling (530), horizontal and vertical; (1, 1) where there is none.
     pub subsampling: (u8, u8),
+    /// How YCbCr becomes RGB.
+    pub chroma: Chroma,
     /// T4Options (292) or T6Options (293).
     pub fax_options: u32,
     /// JPEGTables (347).
@@ -150,6 +152,21 @@ pub struct TileFormat {
     pub lerc: [u32; 2],
     /// Tags of old-style JPEG (compression 6).
     pub old_jpeg: Option<Arc<OldJpeg>>,
+}
+
+/// YCbCrCoefficients (529) and ReferenceBlackWhite (532).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Chroma {
+    /// Shares of red, green and blue in the luminance.
+    pub coefficients: [f32; 3],
+    /// Codes of black and white for Y, Cb and Cr.
+    pub reference: [f32; 6],
+}
+
+impl Default for Chroma {
+    fn default() -> Self {
+        Self { coefficients: [0.299, 0.587, 0.114], reference: [0.0, 255.0, 128.0, 255.0, 128.0, 255.0] }
+    }
 }
 
 impl TileFormat {

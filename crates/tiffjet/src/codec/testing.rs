@@ -1,6 +1,6 @@
 //! What the tests of several codecs share: made-up tiles, and every way to damage a stream.
 
-use super::{Cause, Codec, Encoded, Plain, Settings, TileFormat};
+use super::{Cause, Chroma, Codec, Encoded, Plain, Settings, TileFormat};
 use crate::dtype::{ByteOrder, DType, SampleKind};
 
 /// xorshift64: the tests need no better chance than this.
@@ -41,6 +41,7 @@ pub fn format(compression: u16, width: u32, height: u32, samples: u16, bits: u16
         order: ByteOrder::NATIVE,
         photometric: 1,
         subsampling: (1, 1),
+        chroma: Chroma::default(),
         fax_options: 0,
         jpeg_tables: None,
         lerc: [0; 2],

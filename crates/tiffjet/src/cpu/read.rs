@@ -10,7 +10,7 @@ use std::time::Instant;
 use rayon::ThreadPool;
 
 use super::canvas::Canvas;
-use super::chroma;
+use super::chroma::Conversion;
 use super::unpack::Unpack;
 use crate::backend::ReadJob;
 use crate::codec::{Cause, Encoded, reverse_bits};
@@ -195,7 +195,7 @@ impl Reader<'_> {
         else {
             return Ok(false);
         };
-        if !self.plan.layout.rows_are_bytes() {
+        if !self.plan.layout.rows_are_bytes() || self.plan.layout.reversed {
             return Ok(false);
         }
         let needed = self.plan.layout.decoded_bytes(tile.rows);
@@ -287,7 +287,8 @@ impl Reader<'_> {
         let decoded = sized(buffer, layout.decoded_bytes(tile.rows) as usize);
         layout.codec.decode(&encoded, decoded).map_err(fails)?;
         if let Some(subsampling) = layout.packed_chroma() {
-            let mut pixels = chroma::expand(decoded, &layout.format, tile.rows, subsampling);
+            let conversion = Conversion::new(&layout.format.chroma);
+            let mut pixels = conversion.expand(decoded, &layout.format, tile.rows, subsampling);
             self.place(tile, &mut pixels);
         } else {
             self.place(tile, decoded);
