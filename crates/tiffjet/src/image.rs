@@ -84,15 +84,16 @@ impl File {
         let head = Head::new(source, limits.clone())?;
         let header = Header::read(&head)?;
         let mut file = Self { head, header, chain: Vec::new(), warnings: Vec::new() };
-        file.chain = file.follow(header.first, &mut HashSet::new())?;
+        file.follow()?;
         Ok(file)
     }
 
-    /// The directories of a chain. Only the first must be there: a broken tail is a warning, not the loss of the image.
-    fn follow(&mut self, first: u64, seen: &mut HashSet<u64>) -> Result<Vec<Directory>> {
-        let mut chain = Vec::new();
-        let mut offset = first;
-        while offset != 0 || chain.is_empty() {
+    /// Reads the chain of directories. Only the first must be there: a broken tail is a warning, not the loss of the
+    /// image.
+    fn follow(&mut self) -> Result<()> {
+        let mut seen = HashSet::new();
+        let mut offset = self.header.first;
+        while offset != 0 || self.chain.is_empty() {
             if !seen.insert(offset) {
                 self.warnings.push(format!("the chain of directories returns to byte {offset}"));
                 break;
@@ -104,16 +105,16 @@ impl File {
             match Directory::read(&self.head, &self.header, offset) {
                 Ok(directory) => {
                     offset = directory.next;
-                    chain.push(directory);
+                    self.chain.push(directory);
                 }
-                Err(error) if chain.is_empty() => return Err(error),
+                Err(error) if self.chain.is_empty() => return Err(error),
                 Err(error) => {
-                    self.warnings.push(format!("directory {}: {error}", chain.len()));
+                    self.warnings.push(format!("directory {}: {error}", self.chain.len()));
                     break;
                 }
             }
         }
-        Ok(chain)
+        Ok(())
     }
 
     fn layout(&self, directory: &Directory) -> Result<Layout> {
@@ -128,8 +129,8 @@ impl File {
         }
     }
 
-    /// Directories that SubIFDs names, with the chains they begin.
-    fn children(&mut self, directory: &Directory, seen: &mut HashSet<u64>) -> Vec<Directory> {
+    /// Directories that SubIFDs names. They may begin chains, but readers agree to take the first of each.
+    fn children(&mut self, directory: &Directory) -> Vec<Directory> {
         let offsets = match directory.numbers(&self.head, tag::SUB_IFDS) {
             Ok(offsets) => offsets.unwrap_or_default(),
             Err(error) => {
@@ -137,10 +138,15 @@ impl File {
                 return Vec::new();
             }
         };
+        let mut seen: HashSet<u64> = self.chain.iter().map(|d| d.offset).collect();
         let mut children = Vec::new();
         for offset in offsets.into_iter().filter(|&o| o != 0) {
-            match self.follow(offset, seen) {
-                Ok(chain) => children.extend(chain),
+            if !seen.insert(offset) || children.len() >= self.head.limits().directories {
+                self.warnings.push(format!("SubIFDs names the directory at byte {offset} again"));
+                continue;
+            }
+            match Directory::read(&self.head, &self.header, offset) {
+                Ok(child) => children.push(child),
                 Err(error) => self.warnings.push(format!("SubIFDs: {error}")),
             }
         }
@@ -177,17 +183,15 @@ impl Image {
         let mut file = File::open(source, &options.limits)?;
         let roles: Vec<Role> = file.chain.iter().map(|d| file.role(d)).collect();
         // The first directory is an image whatever it says of itself.
-        let pages: Vec<usize> =
-            (0..roles.len()).filter(|&i| i == 0 || !(roles[i].reduced || roles[i].mask)).collect();
+        let pages: Vec<usize> = (0..roles.len()).filter(|&i| i == 0 || !(roles[i].reduced || roles[i].mask)).collect();
         let Some(&first) = pages.get(options.page) else {
             let have = format!("{} pages", pages.len());
             return Err(Error::out_of_bounds(file.head.name(), format!("page {}", options.page), have));
         };
         let end = pages.get(options.page + 1).copied().unwrap_or(file.chain.len());
         let directory = file.chain[first].clone();
-        let mut seen = file.chain.iter().map(|d| d.offset).collect();
         let mut parts: Vec<Directory> = file.chain[first + 1..end].to_vec();
-        parts.extend(file.children(&directory, &mut seen));
+        parts.extend(file.children(&directory));
         let main = file.layout(&directory)?;
         let file = Arc::new(file);
         let mut image = Self {

@@ -103,20 +103,13 @@ impl Layout {
 
     /// Rows that the tiles of a tile row hold: the last strip ends with the image, tiles are always full.
     pub fn rows_in_tile(&self, row: u32) -> u32 {
-        if self.tiled {
-            self.format.height
-        } else {
-            self.format.height.min(self.height - row * self.format.height)
-        }
+        if self.tiled { self.format.height } else { self.format.height.min(self.height - row * self.format.height) }
     }
 
     /// Chrominance stored once for several pixels, as the uncompressed and byte-wise codecs pack it.
     pub fn packed_chroma(&self) -> Option<(usize, usize)> {
         let (h, v) = self.format.subsampling;
-        (self.format.photometric == YCBCR
-            && self.codec.unit() == Unit::Bytes
-            && !self.planar
-            && (h, v) != (1, 1))
+        (self.format.photometric == YCBCR && self.codec.unit() == Unit::Bytes && !self.planar && (h, v) != (1, 1))
             .then_some((h as usize, v as usize))
     }
 
@@ -221,9 +214,8 @@ impl Builder<'_> {
         };
         let predictor = self.predictor(codec, &format)?;
         let reversed = match self.short(tag::FILL_ORDER, 1)? {
-            1 => false,
             2 => codec.bits_follow_fill_order(),
-            other => return Err(self.malformed(format!("FillOrder is {other}"))),
+            _ => false, // every reader takes nonsense here for the default
         };
         let layout = Layout {
             width,
@@ -410,9 +402,8 @@ impl TileIndex {
     pub fn locate(&self, head: &Head, layout: &Layout, tile: u64) -> Result<Range<u64>> {
         let offset = self.element(head, &self.offsets, tile)?;
         let stated = match &self.counts {
-            // A count array that is too short leaves the rest unsaid.
-            Some(counts) if tile < counts.count => Some(self.element(head, counts, tile)?),
-            _ => None,
+            Some(counts) => Some(self.element(head, counts, tile)?),
+            None => None,
         };
         if offset == 0 || (stated == Some(0) && !is_single_strip(layout)) {
             return Ok(0..0);

@@ -38,7 +38,10 @@ impl<'a> Canvas<'a> {
     pub(super) unsafe fn span(&self, band: usize, y: usize, x: usize, n: usize) -> &mut [u8] {
         let start = (band * self.height + y) * self.width + x;
         assert!(
-            band < self.bands && y < self.height && x < self.width && start + n <= self.bands * self.height * self.width,
+            band < self.bands
+                && y < self.height
+                && x < self.width
+                && start + n <= self.bands * self.height * self.width,
             "a tile must stay inside the window"
         );
         // SAFETY: the assertion keeps it inside the buffer, which outlives `self`; the caller keeps parts disjoint.

@@ -13,7 +13,7 @@ use super::canvas::Canvas;
 use super::chroma::Conversion;
 use super::unpack::Unpack;
 use crate::backend::ReadJob;
-use crate::codec::{Cause, Encoded, reverse_bits};
+use crate::codec::{Cause, Encoded, Unit, reverse_bits};
 use crate::error::{Error, Result};
 use crate::plan::{ReadPlan, TileRead, runs};
 use crate::source::Source;
@@ -285,7 +285,15 @@ impl Reader<'_> {
             return Ok(());
         }
         let decoded = sized(buffer, layout.decoded_bytes(tile.rows) as usize);
-        layout.codec.decode(&encoded, decoded).map_err(fails)?;
+        if let Err(cause) = layout.codec.decode(&encoded, decoded) {
+            // Some writers leave out the rows of a tile that hang over the lower edge of the image.
+            let rows = layout.height - tile.row * layout.format.height;
+            if rows >= tile.rows || layout.codec.unit() != Unit::Bytes || layout.packed_chroma().is_some() {
+                return Err(fails(cause));
+            }
+            let inside = &mut decoded[..layout.decoded_bytes(rows) as usize];
+            layout.codec.decode(&Encoded { rows, ..encoded }, inside).map_err(fails)?;
+        }
         if let Some(subsampling) = layout.packed_chroma() {
             let conversion = Conversion::new(&layout.format.chroma);
             let mut pixels = conversion.expand(decoded, &layout.format, tile.rows, subsampling);

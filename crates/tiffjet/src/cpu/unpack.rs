@@ -143,7 +143,9 @@ impl Unpack {
                     _ => self.distribute(floats, tile, place, false),
                 }
             }),
-            (predictor, Depth::Whole) => self.distribute_predicted(row, tile, place, predictor == Predictor::Horizontal),
+            (predictor, Depth::Whole) => {
+                self.distribute_predicted(row, tile, place, predictor == Predictor::Horizontal)
+            }
             (_, Depth::Bits { bits, signed }) => ROW.with_borrow_mut(|(_, wide)| {
                 expand_bits(row, bits, signed, self.dtype.size(), wide);
                 self.distribute(wide, tile, place, false);

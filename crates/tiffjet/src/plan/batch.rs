@@ -18,7 +18,10 @@ pub fn runs(tiles: &[TileRead], bytes: u64) -> Vec<Range<usize>> {
         let joined = match runs.last_mut() {
             Some(run) if range.is_empty() => {
                 // A sparse tile is work all the same: filling it is bounded as reading is.
-                run.len() < 64 && { run.end = i + 1; true }
+                run.len() < 64 && {
+                    run.end = i + 1;
+                    true
+                }
             }
             Some(run) if span.is_empty() || joins(&span, range, bytes) => {
                 run.end = i + 1;

@@ -143,7 +143,8 @@ impl ReadPlan {
                 };
                 let at = (top + first_y - y, left + first_x - x);
                 let range = locate(tile)?;
-                let read = TileRead { tile, row, col, plane, range, first_row: 0, rows: layout.rows_in_tile(row), part, at };
+                let read =
+                    TileRead { tile, row, col, plane, range, first_row: 0, rows: layout.rows_in_tile(row), part, at };
                 self.add_tile(&layout, read);
             }
         }
@@ -210,8 +211,22 @@ impl fmt::Display for ReadPlan {
         let layout = &self.layout;
         writeln!(f, "level {}: rows {y}..{}, columns {x}..{}", self.level, y + height, x + width)?;
         let bands: Vec<String> = self.bands.iter().map(|b| (b + 1).to_string()).collect();
-        writeln!(f, "bands {} as {}, {} tiles of {} x {}", bands.join(","), layout.dtype(), layout.tiles(), layout.format.width, layout.format.height)?;
-        writeln!(f, "{} reads, {} bytes in, {} bytes out", self.tiles.len(), self.input_bytes(), self.output_bytes().unwrap_or(0))?;
+        writeln!(
+            f,
+            "bands {} as {}, {} tiles of {} x {}",
+            bands.join(","),
+            layout.dtype(),
+            layout.tiles(),
+            layout.format.width,
+            layout.format.height
+        )?;
+        writeln!(
+            f,
+            "{} reads, {} bytes in, {} bytes out",
+            self.tiles.len(),
+            self.input_bytes(),
+            self.output_bytes().unwrap_or(0)
+        )?;
         for t in &self.tiles {
             write!(f, "  tile {} (row {}, column {}, plane {}): ", t.tile, t.row, t.col, t.plane)?;
             if t.range.is_empty() {
@@ -220,7 +235,17 @@ impl fmt::Display for ReadPlan {
                 write!(f, "bytes {}..{}", t.range.start, t.range.end)?;
             }
             let p = t.part;
-            writeln!(f, ", {} x {} pixels from ({}, {}) to ({}, {}), cpu {}", p.width, p.height, p.y, p.x, t.at.0, t.at.1, layout.codec.name())?;
+            writeln!(
+                f,
+                ", {} x {} pixels from ({}, {}) to ({}, {}), cpu {}",
+                p.width,
+                p.height,
+                p.y,
+                p.x,
+                t.at.0,
+                t.at.1,
+                layout.codec.name()
+            )?;
         }
         Ok(())
     }

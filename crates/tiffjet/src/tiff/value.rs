@@ -128,9 +128,7 @@ fn float(kind: FieldType, order: ByteOrder, b: &[u8]) -> f64 {
         FieldType::Float => f64::from(f32::from_bits(order.u32(fixed(b)))),
         FieldType::Double => f64::from_bits(order.u64(fixed(b))),
         FieldType::Rational => f64::from(order.u32(fixed(b))) / f64::from(order.u32(fixed(&b[4..]))),
-        FieldType::SRational => {
-            f64::from(order.u32(fixed(b)) as i32) / f64::from(order.u32(fixed(&b[4..])) as i32)
-        }
+        FieldType::SRational => f64::from(order.u32(fixed(b)) as i32) / f64::from(order.u32(fixed(&b[4..])) as i32),
         FieldType::SByte => f64::from(b[0] as i8),
         FieldType::SShort => f64::from(order.u16(fixed(b)) as i16),
         FieldType::SLong => f64::from(order.u32(fixed(b)) as i32),
