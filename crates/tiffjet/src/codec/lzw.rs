@@ -327,8 +327,12 @@ fn repeat_end(out: &mut [u8], start: usize, at: usize, len: usize) -> bool {
     end == out.len()
 }
 
-/// Slots of the encoder's hash table: twice the strings it ever holds.
-const SLOTS: usize = 2 * CODES;
+/// Slots of the encoder's hash table: so many more than the strings it ever holds that few meet.
+const SLOTS: usize = 4 * CODES;
+
+/// Bits of a prefix and a byte.
+const KEY_BITS: u32 = MAX_WIDTH + 8;
+const KEY: u32 = (1 << KEY_BITS) - 1;
 
 /// Codes known when the encoder clears its table, as libtiff has it: one is left for the command itself.
 const FULL: usize = CODES - 2;
@@ -337,7 +341,7 @@ fn encode(bytes: &[u8], out: &mut Vec<u8>) {
     // No code stands for less than a byte, and none is wider than twelve bits.
     out.reserve(bytes.len() + bytes.len() / 2 + bytes.len() / 1024 + 16);
     let mut writer = Writer { out, bits: 0, held: 0 };
-    // Prefix, byte and code share a word. No string has code 0, so 0 is an empty slot.
+    // A code, and below it the prefix and the byte it stands for. No string has code 0, so 0 is an empty slot.
     let mut slots = [0u32; SLOTS];
     let (mut next, mut width) = (FIRST, MIN_WIDTH);
     writer.put(CLEAR as u32, width);
@@ -348,23 +352,18 @@ fn encode(bytes: &[u8], out: &mut Vec<u8>) {
     let mut prefix = u32::from(first);
     for &byte in rest {
         let key = prefix << 8 | u32::from(byte);
-        let mut slot = hash(prefix, byte);
-        let known = loop {
-            let entry = slots[slot];
-            if entry >> 12 == key && entry != 0 {
-                break entry & 0xfff;
-            }
-            if entry == 0 {
-                break 0;
-            }
+        let mut slot = home(prefix, byte);
+        let mut entry = slots[slot];
+        while entry != 0 && entry & KEY != key {
             slot = (slot + 1) % SLOTS;
-        };
-        if known != 0 {
-            prefix = known;
+            entry = slots[slot];
+        }
+        if entry != 0 {
+            prefix = entry >> KEY_BITS;
             continue;
         }
         writer.put(prefix, width);
-        slots[slot] = key << 12 | next as u32;
+        slots[slot] = (next as u32) << KEY_BITS | key;
         next += 1;
         prefix = u32::from(byte);
         if next == FULL {
@@ -387,10 +386,10 @@ fn encode(bytes: &[u8], out: &mut Vec<u8>) {
     writer.finish();
 }
 
-/// Strings with one last byte never meet; the factor keeps those of different bytes apart.
+/// Where to look for a string first. Those with one last byte never meet; the factor keeps different bytes apart.
 #[inline(always)]
-fn hash(prefix: u32, byte: u8) -> usize {
-    ((prefix << 1) ^ (u32::from(byte) * 0x9e5)) as usize % SLOTS
+fn home(prefix: u32, byte: u8) -> usize {
+    (prefix << 2 ^ u32::from(byte) * 0x1a35) as usize % SLOTS
 }
 
 /// Bits, the highest first.
