@@ -78,8 +78,9 @@ impl Table {
         table
     }
 
-    fn clear(&mut self) {
-        self.len[FIRST..].fill(0);
+    /// Forgets the strings of the codes below `end`.
+    fn clear(&mut self, end: usize) {
+        self.len[FIRST..end].fill(0);
     }
 }
 
@@ -113,8 +114,8 @@ struct Decoder<'a> {
 impl Decoder<'_> {
     /// Decodes until the output is full. `OLD` data have the lowest bit first and widen one code later.
     fn run<const OLD: bool>(&mut self) -> Result<(), Cause> {
+        self.table.clear(CODES);
         while self.at < self.out.len() {
-            self.table.clear();
             match self.code::<OLD>(MIN_WIDTH) {
                 Some(CLEAR) => {}
                 Some(code @ 0..CLEAR) => {
@@ -152,8 +153,13 @@ impl Decoder<'_> {
             match stop {
                 Stop::Counted if next + usize::from(!OLD) >= 1 << width => width = (width + 1).min(MAX_WIDTH),
                 Stop::Counted => {}
-                Stop::Special(CLEAR) => return Ok(true),
+                Stop::Special(CLEAR) => {
+                    self.table.clear(next);
+                    return Ok(true);
+                }
                 Stop::Full | Stop::Special(END) => return Ok(false),
+                // What comes after the last byte is nobody's.
+                Stop::Special(_) if self.at == self.out.len() => return Ok(false),
                 Stop::Special(code) => return Err(self.unknown(code)),
             }
         }
@@ -389,7 +395,7 @@ fn encode(bytes: &[u8], out: &mut Vec<u8>) {
 /// Where to look for a string first. Those with one last byte never meet; the factor keeps different bytes apart.
 #[inline(always)]
 fn home(prefix: u32, byte: u8) -> usize {
-    (prefix << 2 ^ u32::from(byte) * 0x1a35) as usize % SLOTS
+    ((prefix << 2) ^ (u32::from(byte) * 0x1a35)) as usize % SLOTS
 }
 
 /// Bits, the highest first.
@@ -554,6 +560,14 @@ mod tests {
     #[test]
     fn the_first_clear_and_the_end_may_be_missing() {
         assert_eq!(decode(&Lzw, &pack(&[7, 7, 258, 259]), 6).unwrap(), [7, 7, 7, 7, 7, 7]);
+    }
+
+    #[test]
+    fn codes_after_the_last_byte_do_not_matter() {
+        // Strings of one to eight bytes, the last of which is stored whole.
+        let codes = [CLEAR, 7, 258, 259, 260, 261, 262, 263, 264, 400];
+        assert_eq!(decode(&Lzw, &pack(&codes), 36).unwrap(), [7; 36]);
+        assert!(decode(&Lzw, &pack(&codes), 37).is_err());
     }
 
     #[test]
