@@ -1,13 +1,13 @@
 //! Horizontal and floating-point predictors, both ways, and the parting of interleaved rows.
 //!
-//! All of it works on one row at a time. Where the processor has AVX2 the wide paths of `x86` do the bulk and say how
+//! All of it works on one row at a time. Where the processor has AVX2 the wide paths of `wide` do the bulk and say how
 //! far they came; the plain loops here do the rest, or everything.
 
 #[cfg(target_arch = "x86_64")]
-mod x86;
+mod wide;
 
 #[cfg(not(target_arch = "x86_64"))]
-mod x86 {
+mod wide {
     //! Stands in where there are no wide paths: none of the work is done.
 
     pub fn sum(_row: &mut [u8], _distance: usize, _word: usize) -> usize {
@@ -37,7 +37,7 @@ const BLOCK: usize = 4096;
 /// When `word` is not 1, 2, 4 or 8, or `samples` is 0.
 pub fn undo_horizontal(row: &mut [u8], samples: usize, word: usize) {
     let distance = distance(samples, word);
-    let from = x86::sum(row, distance, word);
+    let from = wide::sum(row, distance, word);
     match word {
         1 => sum::<u8>(row, distance, from),
         2 => sum::<u16>(row, distance, from),
@@ -54,7 +54,7 @@ pub fn apply_horizontal(row: &mut [u8], samples: usize, word: usize) {
     let distance = distance(samples, word);
     // A part of a word at the end belongs to nothing.
     let whole = row.len() / word * word;
-    let to = x86::differ(&mut row[..whole], distance, word);
+    let to = wide::differ(&mut row[..whole], distance, word);
     let row = &mut row[..to];
     match word {
         1 => differ::<u8>(row, distance),
@@ -74,7 +74,7 @@ pub fn undo_float(row: &mut [u8], out: &mut [u8], samples: usize, word: usize) {
     assert_eq!(row.len(), out.len(), "a row keeps its length");
     undo_horizontal(row, samples, 1);
     let count = row.len() / word;
-    let from = x86::zip(row, out, word);
+    let from = wide::zip(row, out, word);
     for (value, i) in out.chunks_exact_mut(word).zip(0..count).skip(from) {
         for (k, byte) in value.iter_mut().enumerate() {
             *byte = row[significance(k, word) * count + i];
@@ -89,7 +89,7 @@ pub fn undo_float(row: &mut [u8], out: &mut [u8], samples: usize, word: usize) {
 pub fn apply_float(row: &[u8], out: &mut [u8], samples: usize, word: usize) {
     assert_eq!(row.len(), out.len(), "a row keeps its length");
     let count = row.len() / word;
-    let from = x86::unzip(row, out, word);
+    let from = wide::unzip(row, out, word);
     for (value, i) in row.chunks_exact(word).zip(0..count).skip(from) {
         for (k, byte) in value.iter().enumerate() {
             out[significance(k, word) * count + i] = *byte;
@@ -111,7 +111,7 @@ pub fn split(row: &[u8], out: &mut [&mut [u8]], word: usize, predicted: bool) {
     if !predicted {
         return part(row, out, 0, word);
     }
-    let done = x86::part(row, out, 0, word, true);
+    let done = wide::part(row, out, 0, word, true);
     if done > 0 || pixel > BLOCK {
         return sum_apart(row, out, word, done);
     }
@@ -133,7 +133,7 @@ pub fn split(row: &[u8], out: &mut [&mut [u8]], word: usize, predicted: bool) {
 
 /// Writes each sample of the pixels in `row` to its band, from pixel `start` on.
 fn part(row: &[u8], out: &mut [&mut [u8]], start: usize, word: usize) {
-    let from = x86::part(row, out, start, word, false);
+    let from = wide::part(row, out, start, word, false);
     match word {
         1 => part_rest::<1>(row, out, start, from),
         2 => part_rest::<2>(row, out, start, from),

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use flate2::{Decompress, FlushDecompress};
+use flate2::{Decompress, FlushDecompress, Status};
 use libdeflater::{CompressionLvl, Compressor, Decompressor};
 
 use super::{Cause, Codec, Encoded, Plain, short};
@@ -63,10 +63,9 @@ fn inflate(bytes: &[u8], out: &mut [u8]) -> Result<(), Cause> {
         }
         let moved = got > written || stream.total_in() as usize > read;
         match state {
-            Ok(flate2::Status::StreamEnd) => return Err(short(got, out.len())),
-            Ok(_) if moved => {}
+            Ok(Status::Ok | Status::BufError) if moved => {}
             Ok(_) => return Err(short(got, out.len())),
-            Err(e) => return Err(Cause::damaged(format!("{e}, after {got} of {} bytes", out.len()))),
+            Err(_) => return Err(Cause::damaged(format!("broken after {got} of {} bytes", out.len()))),
         }
     }
 }

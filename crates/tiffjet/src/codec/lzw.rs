@@ -78,8 +78,9 @@ impl Table {
         table
     }
 
-    fn clear(&mut self) {
-        self.len[FIRST..].fill(0);
+    /// Forgets the strings of the codes below `end`.
+    fn clear(&mut self, end: usize) {
+        self.len[FIRST..end].fill(0);
     }
 }
 
@@ -113,8 +114,8 @@ struct Decoder<'a> {
 impl Decoder<'_> {
     /// Decodes until the output is full. `OLD` data have the lowest bit first and widen one code later.
     fn run<const OLD: bool>(&mut self) -> Result<(), Cause> {
+        self.table.clear(CODES);
         while self.at < self.out.len() {
-            self.table.clear();
             match self.code::<OLD>(MIN_WIDTH) {
                 Some(CLEAR) => {}
                 Some(code @ 0..CLEAR) => {
@@ -152,8 +153,13 @@ impl Decoder<'_> {
             match stop {
                 Stop::Counted if next + usize::from(!OLD) >= 1 << width => width = (width + 1).min(MAX_WIDTH),
                 Stop::Counted => {}
-                Stop::Special(CLEAR) => return Ok(true),
+                Stop::Special(CLEAR) => {
+                    self.table.clear(next);
+                    return Ok(true);
+                }
                 Stop::Full | Stop::Special(END) => return Ok(false),
+                // What comes after the last byte is nobody's.
+                Stop::Special(_) if self.at == self.out.len() => return Ok(false),
                 Stop::Special(code) => return Err(self.unknown(code)),
             }
         }
@@ -327,8 +333,12 @@ fn repeat_end(out: &mut [u8], start: usize, at: usize, len: usize) -> bool {
     end == out.len()
 }
 
-/// Slots of the encoder's hash table: twice the strings it ever holds.
-const SLOTS: usize = 2 * CODES;
+/// Slots of the encoder's hash table: so many more than the strings it ever holds that few meet.
+const SLOTS: usize = 4 * CODES;
+
+/// Bits of a prefix and a byte.
+const KEY_BITS: u32 = MAX_WIDTH + 8;
+const KEY: u32 = (1 << KEY_BITS) - 1;
 
 /// Codes known when the encoder clears its table, as libtiff has it: one is left for the command itself.
 const FULL: usize = CODES - 2;
@@ -337,7 +347,7 @@ fn encode(bytes: &[u8], out: &mut Vec<u8>) {
     // No code stands for less than a byte, and none is wider than twelve bits.
     out.reserve(bytes.len() + bytes.len() / 2 + bytes.len() / 1024 + 16);
     let mut writer = Writer { out, bits: 0, held: 0 };
-    // Prefix, byte and code share a word. No string has code 0, so 0 is an empty slot.
+    // A code, and below it the prefix and the byte it stands for. No string has code 0, so 0 is an empty slot.
     let mut slots = [0u32; SLOTS];
     let (mut next, mut width) = (FIRST, MIN_WIDTH);
     writer.put(CLEAR as u32, width);
@@ -348,23 +358,18 @@ fn encode(bytes: &[u8], out: &mut Vec<u8>) {
     let mut prefix = u32::from(first);
     for &byte in rest {
         let key = prefix << 8 | u32::from(byte);
-        let mut slot = hash(prefix, byte);
-        let known = loop {
-            let entry = slots[slot];
-            if entry >> 12 == key && entry != 0 {
-                break entry & 0xfff;
-            }
-            if entry == 0 {
-                break 0;
-            }
+        let mut slot = home(prefix, byte);
+        let mut entry = slots[slot];
+        while entry != 0 && entry & KEY != key {
             slot = (slot + 1) % SLOTS;
-        };
-        if known != 0 {
-            prefix = known;
+            entry = slots[slot];
+        }
+        if entry != 0 {
+            prefix = entry >> KEY_BITS;
             continue;
         }
         writer.put(prefix, width);
-        slots[slot] = key << 12 | next as u32;
+        slots[slot] = (next as u32) << KEY_BITS | key;
         next += 1;
         prefix = u32::from(byte);
         if next == FULL {
@@ -387,10 +392,10 @@ fn encode(bytes: &[u8], out: &mut Vec<u8>) {
     writer.finish();
 }
 
-/// Strings with one last byte never meet; the factor keeps those of different bytes apart.
+/// Where to look for a string first. Those with one last byte never meet; the factor keeps different bytes apart.
 #[inline(always)]
-fn hash(prefix: u32, byte: u8) -> usize {
-    ((prefix << 1) ^ (u32::from(byte) * 0x9e5)) as usize % SLOTS
+fn home(prefix: u32, byte: u8) -> usize {
+    ((prefix << 2) ^ (u32::from(byte) * 0x1a35)) as usize % SLOTS
 }
 
 /// Bits, the highest first.
@@ -555,6 +560,14 @@ mod tests {
     #[test]
     fn the_first_clear_and_the_end_may_be_missing() {
         assert_eq!(decode(&Lzw, &pack(&[7, 7, 258, 259]), 6).unwrap(), [7, 7, 7, 7, 7, 7]);
+    }
+
+    #[test]
+    fn codes_after_the_last_byte_do_not_matter() {
+        // Strings of one to eight bytes, the last of which is stored whole.
+        let codes = [CLEAR, 7, 258, 259, 260, 261, 262, 263, 264, 400];
+        assert_eq!(decode(&Lzw, &pack(&codes), 36).unwrap(), [7; 36]);
+        assert!(decode(&Lzw, &pack(&codes), 37).is_err());
     }
 
     #[test]
