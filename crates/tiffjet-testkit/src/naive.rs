@@ -10,7 +10,8 @@ use crate::sample::{Format, Kind};
 use crate::tag;
 
 /// What a file may ask for: this is a decoder of small files.
-const MAX_BYTES: u64 = 1 << 28;
+const MAX_SAMPLES: u64 = 1 << 24;
+const MAX_DEPTH: usize = 64;
 
 /// One image of a file.
 #[derive(Debug, Clone, PartialEq)]
@@ -77,7 +78,7 @@ pub fn directories(file: &[u8]) -> Result<(Order, Vec<Directory>), String> {
         magic => return Err(format!("magic number {magic}")),
     }
     let first = if parser.big { parser.number(8, 8)? } else { parser.number(4, 4)? };
-    parser.chain(first, None)?;
+    parser.chain(first, None, 0)?;
     if parser.found.is_empty() {
         return Err("no directory".into());
     }
@@ -97,7 +98,10 @@ impl Parser<'_> {
         Ok(self.order.number(slice(self.file, offset, size)?) as u64)
     }
 
-    fn chain(&mut self, mut offset: u64, parent: Option<usize>) -> Result<(), String> {
+    fn chain(&mut self, mut offset: u64, parent: Option<usize>, depth: usize) -> Result<(), String> {
+        if depth > MAX_DEPTH {
+            return Err("SubIFDs too deep".into());
+        }
         while offset != 0 {
             if !self.seen.insert(offset) {
                 return Err(format!("directory at {offset} is met twice"));
@@ -107,7 +111,7 @@ impl Parser<'_> {
             let subs = tags.get(&tag::SUB_IFDS).map_or(Ok(Vec::new()), Field::numbers)?;
             self.found.push(Directory { offset, parent, tags });
             for sub in subs {
-                self.chain(sub, Some(number))?;
+                self.chain(sub, Some(number), depth + 1)?;
             }
             offset = next;
         }
@@ -235,7 +239,7 @@ impl Image {
         let format = Format { bits: u16::try_from(bits).map_err(|_| "too many bits")?, kind };
         format.dtype().ok_or_else(|| format!("no type for {format:?}"))?;
         let pixels = width.checked_mul(height).and_then(|n| n.checked_mul(samples));
-        let pixels = pixels.filter(|n| (1..=MAX_BYTES / 16).contains(n));
+        let pixels = pixels.filter(|n| (1..=MAX_SAMPLES).contains(n) && samples <= 65535);
         pixels.ok_or_else(|| format!("{width} x {height} x {samples} pixels"))?;
         let planar = match directory.number(tag::PLANAR_CONFIGURATION, Some(1))? {
             1 => false,
@@ -255,9 +259,9 @@ impl Image {
             let rows = directory.number(tag::ROWS_PER_STRIP, Some(height))?.min(height);
             (width, rows, tag::STRIP_OFFSETS, tag::STRIP_BYTE_COUNTS)
         };
-        if tile_width == 0 || tile_height == 0 {
-            return Err("a tile without pixels".into());
-        }
+        let tile = tile_width.checked_mul(tile_height).and_then(|n| n.checked_mul(samples));
+        tile.filter(|n| (1..=MAX_SAMPLES).contains(n))
+            .ok_or_else(|| format!("tiles of {tile_width} x {tile_height}"))?;
         let nodata = directory.tags.get(&tag::GDAL_NODATA).and_then(|f| nodata_pattern(&f.text(), format));
         let compression = directory.number(tag::COMPRESSION, Some(1))?;
         // The tag says nothing where nothing, or PackBits, compresses.
@@ -288,14 +292,12 @@ impl Image {
         if self.planar { 1 } else { self.samples }
     }
 
-    fn row_bytes(&self) -> Result<u64, String> {
-        let bits = self.tile_width.checked_mul(self.samples_in_tile() * u64::from(self.format.bits));
-        bits.map(|bits| bits.div_ceil(8)).ok_or_else(|| "a tile too wide".into())
+    fn row_bytes(&self) -> u64 {
+        (self.tile_width * self.samples_in_tile() * u64::from(self.format.bits)).div_ceil(8)
     }
 
-    fn tile_bytes(&self, rows: u64) -> Result<u64, String> {
-        let bytes = self.row_bytes()?.checked_mul(rows).filter(|bytes| *bytes <= MAX_BYTES);
-        bytes.ok_or_else(|| "a tile too large".into())
+    fn tile_bytes(&self, rows: u64) -> u64 {
+        self.row_bytes() * rows
     }
 
     /// The compressed bytes of a tile; `None` where the file stores none.
@@ -305,7 +307,7 @@ impl Image {
         let count = match &self.counts {
             Some(counts) => *counts.get(tile).ok_or("a byte count is missing")?,
             None if offset == 0 => 0,
-            None if self.compression == 1 => self.tile_bytes(rows)?,
+            None if self.compression == 1 => self.tile_bytes(rows),
             // Up to what comes next in the file.
             None => {
                 let next = self.offsets.iter().filter(|o| **o > offset).min();
@@ -367,9 +369,9 @@ fn decode_tile(file: &[u8], image: &Image, number: u64, rows: u64) -> Result<Opt
             *byte = byte.reverse_bits();
         }
     }
-    let bytes = decompress(image.compression, &compressed, image.tile_bytes(rows)? as usize)?;
+    let bytes = decompress(image.compression, &compressed, image.tile_bytes(rows) as usize)?;
     let mut samples = Vec::new();
-    for row in bytes.chunks(image.row_bytes()? as usize) {
+    for row in bytes.chunks(image.row_bytes() as usize) {
         samples.extend(unpack_row(row, image)?);
     }
     Ok(Some(samples))
