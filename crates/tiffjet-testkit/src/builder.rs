@@ -744,3 +744,98 @@ impl Writer<'_> {
         out
     }
 }
+
+/// Bytes worked out by hand: the builder and the naive decoder must not agree on the same mistake.
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The stored bytes of an image of one row that is not compressed, predictor or not.
+    fn stored(image: Tiff, values: &[u128]) -> Vec<u8> {
+        let image = image.compress_with(1, <[u8]>::to_vec);
+        let (width, height, samples) = image.shape();
+        let pixels = Pixels { width, height, samples, format: image.format(), values: values.to_vec() };
+        let file = image.build(&pixels);
+        file[file.len() - image.tile_bytes() * image.tile_count()..].to_vec()
+    }
+
+    #[test]
+    fn the_smallest_file() {
+        let image = Tiff::new(2, 1).big_endian();
+        let mut expected = b"MM\0\x2a\0\0\0\x08".to_vec();
+        expected.extend([0, 12]);
+        let mut entry = |tag: u16, field: u16, value: [u8; 4]| {
+            expected.extend(tag.to_be_bytes());
+            expected.extend(field.to_be_bytes());
+            expected.extend([0, 0, 0, 1]);
+            expected.extend(value);
+        };
+        entry(254, 4, [0, 0, 0, 0]);
+        entry(256, 4, [0, 0, 0, 2]);
+        entry(257, 4, [0, 0, 0, 1]);
+        entry(258, 3, [0, 8, 0, 0]);
+        entry(259, 3, [0, 1, 0, 0]);
+        entry(262, 3, [0, 1, 0, 0]);
+        entry(273, 4, [0, 0, 0, 160]);
+        entry(277, 3, [0, 1, 0, 0]);
+        entry(278, 4, [0, 0, 0, 1]);
+        entry(279, 4, [0, 0, 0, 2]);
+        entry(284, 3, [0, 1, 0, 0]);
+        entry(339, 3, [0, 1, 0, 0]);
+        expected.extend([0; 4]);
+        // 158 bytes so far: data starts at a multiple of eight.
+        expected.resize(160, 0);
+        expected.extend([0, 1]);
+        assert_eq!(image.build(&image.gradient()), expected);
+    }
+
+    #[test]
+    fn bits_are_packed_from_the_top() {
+        assert_eq!(stored(Tiff::new(3, 1).bits(12), &[0xabc, 0x123, 0xfff]), [0xab, 0xc1, 0x23, 0xff, 0xf0]);
+        assert_eq!(stored(Tiff::new(3, 1).bits(12).big_endian(), &[0xabc, 0x123, 0xfff])[..2], [0xab, 0xc1]);
+        assert_eq!(stored(Tiff::new(9, 1).bits(1), &[1, 0, 1, 0, 0, 0, 0, 0, 1]), [0xa0, 0x80]);
+        assert_eq!(stored(Tiff::new(1, 1).bits(24), &[0x123456]), [0x12, 0x34, 0x56]);
+        assert_eq!(stored(Tiff::new(9, 1).bits(1).reversed_bits(), &[1, 0, 1, 0, 0, 0, 0, 0, 1]), [0x05, 0x01]);
+    }
+
+    #[test]
+    fn words_follow_the_byte_order() {
+        assert_eq!(stored(Tiff::new(1, 1).bits(32), &[0x1234_5678]), [0x78, 0x56, 0x34, 0x12]);
+        assert_eq!(stored(Tiff::new(1, 1).bits(32).big_endian(), &[0x1234_5678]), [0x12, 0x34, 0x56, 0x78]);
+        assert_eq!(stored(Tiff::new(1, 1).float(24), &[0x12_3456]), [0x56, 0x34, 0x12]);
+        let complex = Tiff::new(1, 1).bits(32).kind(Kind::ComplexInt);
+        assert_eq!(stored(complex.clone(), &[0x3344_1122]), [0x22, 0x11, 0x44, 0x33]);
+        assert_eq!(stored(complex.big_endian(), &[0x3344_1122]), [0x11, 0x22, 0x33, 0x44], "real part first");
+    }
+
+    #[test]
+    fn differences_run_over_the_padding() {
+        let image = Tiff::new(3, 1).tile(4, 1).predictor(2);
+        assert_eq!(stored(image, &[10, 13, 11]), [10, 3, 254, 244], "255 - 11");
+        let image = Tiff::new(2, 1).bits(16).predictor(2).big_endian();
+        assert_eq!(stored(image, &[0x01ff, 0x0200]), [0x01, 0xff, 0x00, 0x01], "as numbers, not as bytes");
+        let image = Tiff::new(2, 1).samples(2).predictor(2);
+        assert_eq!(stored(image, &[1, 4, 50, 70]), [1, 50, 3, 20], "each band by itself");
+    }
+
+    #[test]
+    fn float_planes_start_with_the_most_significant() {
+        let values = [0x1122_3344, 0x1525_3949];
+        let expected = [0x11, 4, 0x22 - 0x15, 3, 0x33 - 0x25, 6, 0x44 - 0x39, 5];
+        assert_eq!(stored(Tiff::new(2, 1).float(32).predictor(3), &values), expected);
+        assert_eq!(stored(Tiff::new(2, 1).float(32).predictor(3).big_endian(), &values), expected);
+    }
+
+    #[test]
+    fn a_cog_frames_its_tiles() {
+        let overview = Tiff::new(1, 1).tile(2, 2).overview();
+        let image = Tiff::new(2, 2).tile(2, 2).cog();
+        let pixels = Pixels { width: 2, height: 2, samples: 1, format: image.format(), values: vec![1, 2, 3, 4] };
+        let small = Pixels { width: 1, height: 1, values: vec![9], ..pixels.clone() };
+        let file = image.directory(overview, &small).build(&pixels);
+        let head = b"GDAL_STRUCTURAL_METADATA_SIZE=000140 bytes\nLAYOUT=IFDS_BEFORE_DATA\n";
+        assert_eq!(&file[8..8 + head.len()], head);
+        let frames = [4, 0, 0, 0, 9, 255, 255, 255, 9, 255, 255, 255, 4, 0, 0, 0, 1, 2, 3, 4, 1, 2, 3, 4];
+        assert_eq!(file[file.len() - frames.len()..], frames, "the overview comes first");
+    }
+}

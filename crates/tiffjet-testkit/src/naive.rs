@@ -510,3 +510,53 @@ fn nodata_pattern(text: &str, format: Format) -> Option<u128> {
         Kind::ComplexInt | Kind::ComplexFloat => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matrix;
+    use crate::pixels::mix;
+
+    #[test]
+    fn packbits_of_the_specification() {
+        let packed = [0xfe, 0xaa, 0x02, 0x80, 0x00, 0x2a, 0xfd, 0xaa, 0x03, 0x80, 0x00, 0x2a, 0x22, 0xf7, 0xaa];
+        let plain = [
+            0xaa, 0xaa, 0xaa, 0x80, 0x00, 0x2a, 0xaa, 0xaa, 0xaa, 0xaa, 0x80, 0x00, 0x2a, 0x22, 0xaa, 0xaa, 0xaa, 0xaa,
+            0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa,
+        ];
+        assert_eq!(unpackbits(&packed, plain.len()), plain);
+        assert_eq!(unpackbits(&crate::compression::packbits(&plain), plain.len()), plain);
+    }
+
+    #[test]
+    fn nodata_fits_its_type_or_is_none() {
+        let of = |text, bits, kind| nodata_pattern(text, Format { bits, kind });
+        assert_eq!(of("255", 8, Kind::Unsigned), Some(255));
+        assert_eq!(of("256", 8, Kind::Unsigned), None);
+        assert_eq!(of("-1", 8, Kind::Unsigned), None);
+        assert_eq!(of("-128", 8, Kind::Signed), Some(0x80));
+        assert_eq!(of("128", 8, Kind::Signed), None);
+        assert_eq!(of(" 1.5 ", 32, Kind::Float), Some(0x3fc0_0000));
+        assert!(of("nan", 64, Kind::Float).is_some_and(|v| f64::from_bits(v as u64).is_nan()));
+    }
+
+    /// Any answer will do, as long as there is one.
+    #[test]
+    fn damage_never_panics() {
+        let mut damaged = 0;
+        for (number, case) in matrix::oddities().chain(matrix::grid().step_by(101)).enumerate() {
+            for round in 0..20 {
+                let mut bytes = case.file.clone();
+                let random = |i: u64| mix(number as u64 * 1000 + round * 10 + i);
+                for i in 0..3 {
+                    // Most of the damage to the directory, which is where it hurts.
+                    let reach = if i == 0 { bytes.len() as u64 } else { 300.min(bytes.len() as u64 - 8) };
+                    let at = (8 * u64::from(i != 0) + random(i) % reach) as usize;
+                    bytes[at.min(case.file.len() - 1)] = random(i + 5) as u8;
+                }
+                damaged += usize::from(decode(&bytes).is_err());
+            }
+        }
+        assert!(damaged > 500, "{damaged}");
+    }
+}
