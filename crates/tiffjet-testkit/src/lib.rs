@@ -1,1 +1,41 @@
-//! x
+//! What the tests of tiffjet stand on: files made on purpose, and a second opinion on what is in them.
+//!
+//! Nothing here uses the crate `tiffjet`. The [`naive`] decoder is the oracle of its CPU backend, so it shares no
+//! parser, layout, predictor or bit unpacking with it: plain, slow and easy to check by eye.
+//!
+//! * [`Tiff`] writes any TIFF a test may want from plain numbers ([`Pixels`]).
+//! * [`naive::decode`] reads it back.
+//! * [`matrix::cases`] are valid files of every kind, each with the pixels that must come out of it.
+//! * [`hostile::cases`] are files that try to hurt a reader.
+//! * [`big::write`] makes a BigTIFF of a million tiles in a moment.
+//!
+//! ```
+//! use tiffjet_testkit::{Tiff, naive};
+//!
+//! let image = Tiff::new(100, 70).bits(12).samples(3).tile(64, 48).big_endian();
+//! let pixels = image.noise(1);
+//! let file = image.build(&pixels);
+//! let level = &naive::decode(&file).unwrap()[0];
+//! assert_eq!(level.dtype, "uint16");
+//! assert_eq!(level.bytes, pixels.to_le_bytes());
+//! ```
+//!
+//! All of it panics on arguments that make no sense: it is called by tests alone. Only [`naive`] takes bytes it does
+//! not trust, and answers with an error.
+
+pub mod big;
+mod builder;
+mod compression;
+mod field;
+pub mod hostile;
+pub mod matrix;
+pub mod naive;
+mod pixels;
+mod sample;
+pub mod tag;
+
+pub use builder::{IndexField, Next, Tiff};
+pub use compression::{Compress, Compression};
+pub use field::{Order, Value};
+pub use pixels::Pixels;
+pub use sample::{Format, Kind};
