@@ -2,6 +2,8 @@
 //!
 //! The colours are those of PhotometricInterpretation, whatever the markers of the stream say, as in every TIFF reader.
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
 mod colour;
 mod decode;
 mod encode;

@@ -2,6 +2,7 @@
 //! implementations round.
 
 use super::transform::{Sample, clamp};
+use super::vectors::Vectors;
 
 /// Samples of one component.
 pub(super) struct Plane<'a, S> {
@@ -22,7 +23,7 @@ impl<'a, S: Sample> Plane<'a, S> {
 
     /// The samples for row `y` of the image, one a pixel: a row of the plane itself, or `buffer`, filled.
     #[inline(always)]
-    pub(super) fn pixels<'b>(&self, y: usize, sums: &mut Vec<u16>, buffer: &'b mut Vec<S>) -> &'b [S]
+    pub(super) fn pixels<'b, V: Vectors>(&self, y: usize, sums: &mut Vec<u16>, buffer: &'b mut Vec<S>) -> &'b [S]
     where
         'a: 'b,
     {
@@ -33,9 +34,11 @@ impl<'a, S: Sample> Plane<'a, S> {
             (1, 1) => return self.row(y),
             (2, 1) if self.width > 2 => stretch_two(self.row(down), buffer),
             (2, 2) if self.width > 2 => {
-                sums.clear();
-                sums.extend(weigh(self.row(down), self.row(near)).map(|v| v as u16));
-                stretch_sums(sums, buffer);
+                sums.resize(self.width, 0);
+                for (sum, v) in sums.iter_mut().zip(weigh(self.row(down), self.row(near))) {
+                    *sum = v as u16;
+                }
+                stretch_sums::<S, V>(sums, buffer);
             }
             (1, 2) => {
                 let bias = if y % 2 == 0 { 1 } else { 2 };
@@ -75,11 +78,12 @@ fn stretch_two<S: Sample>(row: &[S], out: &mut Vec<S>) {
 
 /// Twice as wide, from rows that were weighed already.
 #[inline(always)]
-fn stretch_sums<S: Sample>(sums: &[u16], out: &mut Vec<S>) {
+fn stretch_sums<S: Sample, V: Vectors>(sums: &[u16], out: &mut Vec<S>) {
     let n = sums.len();
     out.resize(n * 2, S::default());
     out[0] = S::from_i32((sums[0] as i32 * 4 + 8) >> 4);
-    for (pair, out) in sums.windows(2).zip(out[1..].chunks_exact_mut(2)) {
+    let done = S::stretch_sums::<V>(sums, out);
+    for (pair, out) in sums[done..].windows(2).zip(out[1 + done * 2..].chunks_exact_mut(2)) {
         let (a, b) = (pair[0] as u32, pair[1] as u32);
         out[0] = S::from_i32(((3 * a + b + 7) >> 4) as i32);
         out[1] = S::from_i32(((3 * b + a + 8) >> 4) as i32);
@@ -89,10 +93,12 @@ fn stretch_sums<S: Sample>(sums: &[u16], out: &mut Vec<S>) {
 
 /// One row of YCbCr to RGB.
 #[inline(always)]
-pub(super) fn to_rgb<S: Sample>(y: &[S], cb: &[S], cr: &[S], out: &mut [S]) {
+pub(super) fn to_rgb<S: Sample, V: Vectors>(y: &[S], cb: &[S], cr: &[S], out: &mut [S]) {
     const HALF: i32 = 1 << 15;
     let centre = 1 << (S::BITS - 1);
-    for (((rgb, &y), &cb), &cr) in out.chunks_exact_mut(3).zip(y).zip(cb).zip(cr) {
+    let done = S::to_rgb::<V>(y, cb, cr, out);
+    let rest = out[done * 3..].chunks_exact_mut(3).zip(&y[done..]).zip(&cb[done..]).zip(&cr[done..]);
+    for (((rgb, &y), &cb), &cr) in rest {
         let (y, cb, cr): (i32, i32, i32) = (y.into(), cb.into() - centre, cr.into() - centre);
         rgb[0] = clamp(y + ((91881 * cr + HALF) >> 16));
         rgb[1] = clamp(y + ((-22554 * cb - 46802 * cr + HALF) >> 16));

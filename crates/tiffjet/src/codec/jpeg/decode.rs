@@ -5,7 +5,7 @@ use super::colour::{self, Plane};
 use super::huffman::{Bits, Huffman};
 use super::lossless;
 use super::transform::{self, Block, Sample};
-use super::vectors::{self, Work};
+use super::vectors::{self, Vectors, Work};
 
 /// Place in row order of the coefficients as they come. Runs past the end of a block land on its last place.
 pub(super) const ZIGZAG: [u8; 128] = {
@@ -300,7 +300,7 @@ impl Decoder {
 
     /// One sequential scan, straight to samples.
     #[inline(always)]
-    fn read_scan<S: Sample>(
+    fn read_scan<S: Sample, V: Vectors>(
         &self,
         frame: &Frame,
         scan: &Scan,
@@ -341,7 +341,7 @@ impl Decoder {
                             if last == 0 {
                                 transform::inverse_flat(block[0], out, stride);
                             } else {
-                                transform::inverse(&block, out, stride);
+                                S::inverse::<V>(&block, out, stride);
                             }
                         }
                     }
@@ -408,7 +408,7 @@ impl Decoder {
 
     /// Coefficients of a progressive image to samples.
     #[inline(always)]
-    fn finish<S: Sample>(&self, frame: &Frame, planes: &mut [S]) {
+    fn finish<S: Sample, V: Vectors>(&self, frame: &Frame, planes: &mut [S]) {
         for component in &frame.components {
             let Some(quant) = &component.quant else { continue };
             let stride = component.stride();
@@ -418,7 +418,7 @@ impl Decoder {
                     let stored = &self.coefficients[place..place + 64];
                     let block: Block = std::array::from_fn(|i| stored[i].wrapping_mul(quant[i] as i16));
                     let out = &mut planes[component.first_block * 64 + y * 8 * stride + x * 8..];
-                    transform::inverse(&block, out, stride);
+                    S::inverse::<V>(&block, out, stride);
                 }
             }
         }
@@ -437,8 +437,8 @@ struct ReadScan<'a, S> {
 impl<S: Sample> Work for ReadScan<'_, S> {
     type Output = Result<usize, Cause>;
     #[inline(always)]
-    fn run(self) -> Self::Output {
-        self.decoder.read_scan(self.frame, self.scan, self.bits, self.planes)
+    fn run<V: Vectors>(self) -> Self::Output {
+        self.decoder.read_scan::<S, V>(self.frame, self.scan, self.bits, self.planes)
     }
 }
 
@@ -452,8 +452,8 @@ struct Finish<'a, S> {
 impl<S: Sample> Work for Finish<'_, S> {
     type Output = ();
     #[inline(always)]
-    fn run(self) {
-        self.decoder.finish(self.frame, self.planes);
+    fn run<V: Vectors>(self) {
+        self.decoder.finish::<S, V>(self.frame, self.planes);
     }
 }
 
@@ -468,8 +468,8 @@ struct Compose<'a, S> {
 impl<S: Stored> Work for Compose<'_, S> {
     type Output = ();
     #[inline(always)]
-    fn run(self) {
-        compose(self.frame, self.planes, self.expected, self.out);
+    fn run<V: Vectors>(self) {
+        compose::<S, V>(self.frame, self.planes, self.expected, self.out);
     }
 }
 
@@ -615,7 +615,7 @@ fn place(k: usize) -> usize {
 
 /// Planes to pixels.
 #[inline(always)]
-fn compose<S: Stored>(frame: &Frame, planes: &[S], expected: Expected, out: &mut [u8]) {
+fn compose<S: Stored, V: Vectors>(frame: &Frame, planes: &[S], expected: Expected, out: &mut [u8]) {
     let planes: Vec<Plane<'_, S>> = frame
         .components
         .iter()
@@ -635,10 +635,10 @@ fn compose<S: Stored>(frame: &Frame, planes: &[S], expected: Expected, out: &mut
     for (y, out) in out.chunks_exact_mut(bytes).enumerate() {
         let mut rows: Vec<&[S]> = Vec::with_capacity(n);
         for (plane, buffer) in planes.iter().zip(&mut buffers) {
-            rows.push(plane.pixels(y, &mut sums, buffer));
+            rows.push(plane.pixels::<V>(y, &mut sums, buffer));
         }
         S::store(&mut row, out, |row| match rows[..] {
-            [a, b, c] if expected.to_rgb => colour::to_rgb(a, b, c, row),
+            [a, b, c] if expected.to_rgb => colour::to_rgb::<S, V>(a, b, c, row),
             _ => colour::interleave(&rows, row),
         });
     }

@@ -6,7 +6,7 @@ use super::super::{Cause, Plain, Settings, TileFormat};
 use super::colour;
 use super::decode::ZIGZAG;
 use super::transform;
-use super::vectors::{self, Work};
+use super::vectors::{self, Vectors, Work};
 
 /// Quantisation at quality 50, luminance and chrominance, in row order (ISO 10918-1, tables K.1 and K.2).
 const QUANT: [[u8; 64]; 2] = [
@@ -194,7 +194,7 @@ impl Work for Encode<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run(self) {
+    fn run<V: Vectors>(self) {
         let Self { choice, pixels, width, height, n, out } = self;
         let (h, v) = choice.sampling;
         let (mcu_width, mcu_height) = (8 * h, 8 * v);

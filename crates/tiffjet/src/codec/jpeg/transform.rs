@@ -1,6 +1,8 @@
 //! The cosine transform both ways, in the integer arithmetic that the reference implementations agree on (13-bit
 //! constants, Loeffler, Ligtenberg and Moschytz), so that the pixels are theirs to the last bit.
 
+use super::vectors::Vectors;
+
 const BITS: u32 = 13;
 const F_0_298: i32 = 2446;
 const F_0_390: i32 = 3196;
@@ -26,6 +28,21 @@ pub(super) trait Sample: Copy + Default + Into<i32> + 'static {
     const PASS: u32;
     /// From a value that is in range.
     fn from_i32(value: i32) -> Self;
+    /// [`inverse`] with the vectors of the machine.
+    #[inline(always)]
+    fn inverse<V: Vectors>(block: &Block, out: &mut [Self], stride: usize) {
+        inverse(block, out, stride);
+    }
+    /// The first pixels of a row, as many as vectors do: see [`super::colour::to_rgb`].
+    #[inline(always)]
+    fn to_rgb<V: Vectors>(_y: &[Self], _cb: &[Self], _cr: &[Self], _out: &mut [Self]) -> usize {
+        0
+    }
+    /// The first inner pairs of a row, as many as vectors do: see [`super::colour`].
+    #[inline(always)]
+    fn stretch_sums<V: Vectors>(_sums: &[u16], _out: &mut [Self]) -> usize {
+        0
+    }
 }
 
 impl Sample for u8 {
@@ -34,6 +51,18 @@ impl Sample for u8 {
     #[inline(always)]
     fn from_i32(value: i32) -> Self {
         value as u8
+    }
+    #[inline(always)]
+    fn inverse<V: Vectors>(block: &Block, out: &mut [Self], stride: usize) {
+        V::inverse(block, out, stride);
+    }
+    #[inline(always)]
+    fn to_rgb<V: Vectors>(y: &[u8], cb: &[u8], cr: &[u8], out: &mut [u8]) -> usize {
+        V::to_rgb(y, cb, cr, out)
+    }
+    #[inline(always)]
+    fn stretch_sums<V: Vectors>(sums: &[u16], out: &mut [u8]) -> usize {
+        V::stretch_sums(sums, out)
     }
 }
 
@@ -97,7 +126,11 @@ fn transpose(m: &[[i32; 8]; 8]) -> [[i32; 8]; 8] {
 #[inline(always)]
 pub(super) fn inverse<S: Sample>(block: &Block, out: &mut [S], stride: usize) {
     let m = std::array::from_fn(|i| std::array::from_fn(|j| block[i * 8 + j] as i32));
-    let columns = inverse_pass(&m, BITS - S::PASS);
+    let mut columns = inverse_pass(&m, BITS - S::PASS);
+    if S::BITS == 8 {
+        // Nothing but damage goes beyond 16 bits here; the vectors saturate, and so must this.
+        columns = columns.map(|row| row.map(|v| v.clamp(i16::MIN as i32, i16::MAX as i32)));
+    }
     let rows = transpose(&inverse_pass(&transpose(&columns), BITS + S::PASS + 3));
     for (row, out) in rows.iter().zip(out.chunks_mut(stride)) {
         for (value, out) in row.iter().zip(out) {
@@ -203,6 +236,28 @@ mod tests {
                 assert!((*a as f64 - (b + 128.0).clamp(0.0, 255.0)).abs() <= 1.0);
             }
         }
+    }
+
+    #[test]
+    fn vectors_give_the_same() {
+        struct Both;
+        impl super::super::vectors::Work for Both {
+            type Output = ();
+            #[inline(always)]
+            fn run<V: Vectors>(self) {
+                let mut next = noise();
+                for round in 0..2000 {
+                    let range = [20, 300, 2000, 65536][round % 4];
+                    let block: Block = std::array::from_fn(|_| (next() % range) as u16 as i16);
+                    let block = block.map(|c| if range < 65536 { c - range as i16 / 2 } else { c });
+                    let (mut a, mut b) = ([0u8; 80], [0u8; 80]);
+                    inverse(&block, &mut a, 10);
+                    u8::inverse::<V>(&block, &mut b, 10);
+                    assert_eq!(a, b);
+                }
+            }
+        }
+        super::super::vectors::run(Both);
     }
 
     #[test]
