@@ -27,6 +27,7 @@ use std::sync::Arc;
 
 use crate::dtype::{ByteOrder, DType, SampleKind};
 pub use crate::error::Cause;
+pub use jpeg::tables as jpeg_tables;
 pub use old_jpeg::OldJpeg;
 
 /// Every codec there is. A new one is a file beside this one and a line here.
