@@ -114,6 +114,7 @@ pub(crate) fn from_keys(keys: &Keys<'_>, warnings: &mut Vec<String>) -> FromKeys
         Some(Horizontal::Known(horizontal)) => Some(Crs::from_definition(horizontal)),
         None => None,
     };
+    let vertical_unit = vertical_unit.filter(|_| crs.is_some());
     FromKeys { crs, vertical_unit }
 }
 
@@ -361,7 +362,7 @@ fn name_of_map(keys: &Keys<'_>) -> Option<String> {
 
 fn projected(keys: &Keys<'_>, warnings: &mut Vec<String>) -> Option<Horizontal> {
     let unit = map_unit(keys);
-    if let Some(code) = keys.code(key::PROJECTED_TYPE).map(registry::current) {
+    if let Some(code) = keys.code(key::PROJECTED_TYPE).map(|code| current(keys, code)) {
         return Some(match registry::projected(code) {
             Some(known) => Horizontal::Known(Definition::Projected(with_unit(known, unit))),
             None => Horizontal::Unknown(code),
@@ -389,6 +390,21 @@ fn projected(keys: &Keys<'_>, warnings: &mut Vec<String>) -> Option<Horizontal> 
         crs = known;
     }
     Some(Horizontal::Known(bound(Definition::Projected(crs), keys)))
+}
+
+/// The successor of a withdrawn code, unless the file insists by its name.
+fn current(keys: &Keys<'_>, code: u32) -> u32 {
+    let successor = registry::current(code);
+    let insists = || {
+        let old = registry::projected(code)?;
+        let name = name_by_pcs_citation(keys)?;
+        Some(registry::fold(&name) == registry::fold(&old.name))
+    };
+    if successor != code && insists() == Some(true) { code } else { successor }
+}
+
+fn name_by_pcs_citation(keys: &Keys<'_>) -> Option<String> {
+    keys.text(key::PCS_CITATION).or_else(|| keys.text(key::CITATION)).map(std::borrow::Cow::into_owned)
 }
 
 /// A map known by code but measured in another unit is another map.

@@ -121,7 +121,11 @@ impl Metadata {
 
     fn add_item(&mut self, item: Node<'_, '_>, bands: usize) {
         let Some(name) = item.attribute("name") else { return };
-        let value = text_of(item);
+        // GDAL escapes values twice, once by hand and once as XML.
+        let value = unescape(text_of(item));
+        if value.is_empty() {
+            return;
+        }
         let domain = item.attribute("domain").unwrap_or_default();
         let Some(sample) = item.attribute("sample") else {
             self.domains.entry(domain.into()).or_default().insert(name.into(), value);
@@ -219,7 +223,9 @@ fn write_item(out: &mut String, name: &str, sample: Option<usize>, role: Option<
         out.push('"');
     }
     out.push('>');
-    escape(out, value);
+    let mut escaped = String::with_capacity(value.len());
+    escape(&mut escaped, value);
+    escape(out, &escaped);
     out.push_str("</Item>\n");
 }
 
@@ -237,6 +243,51 @@ fn escape(out: &mut String, text: &str) {
             _ => out.push(c),
         }
     }
+}
+
+/// Undoes [`escape`]; what is no entity stays as it is.
+fn unescape(text: String) -> String {
+    if !text.contains('&') {
+        return text;
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.as_str();
+    while let Some(at) = rest.find('&') {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        // The longest entity is `&#x10ffff;`.
+        let end = rest.bytes().take(10).position(|byte| byte == b';');
+        match end.and_then(|end| Some((entity(&rest[1..end])?, end))) {
+            Some((c, end)) => {
+                out.push(c);
+                rest = &rest[end + 1..];
+            }
+            None => {
+                out.push('&');
+                rest = &rest[1..];
+            }
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+fn entity(name: &str) -> Option<char> {
+    Some(match name {
+        "lt" => '<',
+        "gt" => '>',
+        "amp" => '&',
+        "quot" => '"',
+        "apos" => '\'',
+        _ => {
+            let number = name.strip_prefix('#')?;
+            let code = match number.strip_prefix('x') {
+                Some(hex) => u32::from_str_radix(hex, 16).ok()?,
+                None => number.parse().ok()?,
+            };
+            char::from_u32(code)?
+        }
+    })
 }
 
 /// All text inside a node.
@@ -301,6 +352,14 @@ mod tests {
         assert_eq!(m.band(1).unit.as_deref(), Some("m"));
         assert_eq!(m.band(1).item("q"), Some("z"));
         assert_eq!(m.band(2), &BandMetadata::default());
+    }
+
+    #[test]
+    fn values_are_escaped_twice() {
+        let (m, _) =
+            read("<GDALMetadata><Item name=\"a\">&amp;quot;&amp;#233;&amp;#xe9;&amp;x;&amp;</Item></GDALMetadata>");
+        assert_eq!(m.item("a"), Some("\"éé&x;&"));
+        assert!(m.to_tag().unwrap().contains(">&amp;quot;éé&amp;amp;x;&amp;amp;</Item>"));
     }
 
     #[test]

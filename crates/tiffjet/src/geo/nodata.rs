@@ -52,17 +52,27 @@ pub fn format_nodata(value: Nodata) -> String {
     }
 }
 
-/// The shortest text that reads back as `value`, in C's notation.
+/// Seventeen digits as C's `%.17g` prints them: what GDAL writes, and enough to read back the same value.
 pub(crate) fn format_number(value: f64) -> String {
+    const DIGITS: i32 = 17;
     if value.is_nan() {
-        "nan".into()
-    } else if value.is_infinite() {
-        if value > 0.0 { "inf".into() } else { "-inf".into() }
-    } else if value != 0.0 && !(1e-5..1e17).contains(&value.abs()) {
-        // Rust writes 1e300 with an unsigned exponent, C with a sign; both read the same.
-        format!("{value:e}").replace('e', "e+").replace("e+-", "e-")
+        return "nan".into();
+    }
+    if value.is_infinite() {
+        return if value > 0.0 { "inf".into() } else { "-inf".into() };
+    }
+    let scientific = format!("{value:.16e}");
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let trim = |text: &str| match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text.to_owned(),
+    };
+    if (-4..DIGITS).contains(&exponent) {
+        let decimals = usize::try_from(DIGITS - 1 - exponent).unwrap_or(0);
+        trim(&format!("{value:.decimals$}"))
     } else {
-        format!("{value}")
+        format!("{}e{}{:02}", trim(mantissa), if exponent < 0 { '-' } else { '+' }, exponent.abs())
     }
 }
 
@@ -104,7 +114,7 @@ fn numeric_prefix(bytes: &[u8]) -> String {
     if !out.bytes().any(|byte| byte.is_ascii_digit()) {
         return String::new();
     }
-    if let [b'e' | b'E' | b'd' | b'D', tail @ ..] = rest {
+    if let [b'e' | b'E', tail @ ..] = rest {
         let (sign, tail) = match tail {
             [sign @ (b'+' | b'-'), tail @ ..] => (Some(*sign), tail),
             _ => (None, tail),
@@ -141,11 +151,7 @@ fn fit(value: f64, dtype: DType) -> Option<f64> {
         DType::UInt32 => (0.0, 4_294_967_295.0),
         DType::Int32 | DType::ComplexInt32 => (-2_147_483_648.0, 2_147_483_647.0),
         DType::Float32 | DType::Complex64 => return Some(fit_f32(value)),
-        DType::Float16 => {
-            let exact = value.is_nan() || value.is_infinite() || value.abs() <= 65_504.0;
-            return exact.then_some(value);
-        }
-        DType::Float64 | DType::Complex128 => return Some(value),
+        DType::Float16 | DType::Float64 | DType::Complex128 => return Some(value),
         // Exact paths of their own; see `parse_nodata`.
         DType::Int64 => (i64::MIN as f64, i64::MAX as f64),
         DType::UInt64 => (0.0, u64::MAX as f64),
@@ -184,6 +190,7 @@ mod tests {
         assert_eq!(float("-30000.0\0", DType::Int16), Some(-30000.0));
         assert_eq!(float("1e300", DType::Float64), Some(1e300));
         assert_eq!(float("1e", DType::Float64), Some(1.0));
+        assert_eq!(float("1d5", DType::Float64), Some(1.0));
         assert_eq!(float("", DType::UInt8), None);
         assert_eq!(float("\0", DType::UInt8), None);
     }
@@ -193,7 +200,6 @@ mod tests {
         assert_eq!(float("256", DType::UInt8), None);
         assert_eq!(float("-1", DType::UInt16), None);
         assert_eq!(float("nan", DType::Int16), None);
-        assert_eq!(float("70000", DType::Float16), None);
     }
 
     #[test]
@@ -229,7 +235,11 @@ mod tests {
         }
         assert_eq!(format_nodata(Nodata::Float(f64::NAN)), "nan");
         assert_eq!(format_nodata(Nodata::Float(-9999.0)), "-9999");
-        assert_eq!(format_nodata(Nodata::Float(1e300)), "1e+300");
+        assert_eq!(format_nodata(Nodata::Float(1e300)), "1.0000000000000001e+300");
+        assert_eq!(format_nodata(Nodata::Float(0.1)), "0.10000000000000001");
+        assert_eq!(format_nodata(Nodata::Float(1e16)), "10000000000000000");
+        assert_eq!(format_nodata(Nodata::Float(1e17)), "1e+17");
+        assert_eq!(format_nodata(Nodata::Float(1e-10)), "1e-10");
         assert_eq!(format_nodata(Nodata::UInt(u64::MAX)), "18446744073709551615");
     }
 }

@@ -257,7 +257,18 @@ fn geodetic(node: &Node<'_>) -> Option<Geodetic> {
         code: node.epsg(),
     };
     super::crs::identify_geodetic(&mut out);
+    if out.code.is_none() {
+        drop_esri_prefixes(&mut out);
+    }
     Some(out)
+}
+
+/// Esri marks its names, and knows no spaces.
+fn drop_esri_prefixes(crs: &mut Geodetic) {
+    if let Some(name) = crs.datum.name.strip_prefix("D_") {
+        crs.datum.name = name.replace('_', " ");
+        crs.name = crs.name.strip_prefix("GCS_").unwrap_or(&crs.name).replace('_', " ");
+    }
 }
 
 impl Node<'_> {
