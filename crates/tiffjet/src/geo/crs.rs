@@ -1,0 +1,698 @@
+//! GeoKeys to a coordinate reference system and back.
+
+use super::definition::{
+    Axes, Conversion, Datum, Definition, Ellipsoid, Geodetic, GeodeticKind, Meridian, Projected, Unit, Vertical, close,
+};
+use super::keys::{KeyWriter, Keys, USER_DEFINED, key};
+use super::method::{Method, ParamKind, method, method_by_geotiff, param, written_key};
+use super::registry::{self, CrsKind};
+use super::wkt;
+
+const MODEL_PROJECTED: u16 = 1;
+const MODEL_GEOGRAPHIC: u16 = 2;
+const MODEL_GEOCENTRIC: u16 = 3;
+/// GeoTIFF 1.0's codes of heights above an ellipsoid.
+const ELLIPSOID_HEIGHTS: std::ops::RangeInclusive<u32> = 5001..=5035;
+const PE_STRING: &str = "ESRI PE String = ";
+
+/// A coordinate reference system.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Crs {
+    /// EPSG code, where the whole CRS is one of the dataset.
+    pub epsg: Option<u32>,
+    /// WKT 2 (ISO 19162:2019) of a CRS without EPSG code; for the others see [`Crs::to_wkt`].
+    pub wkt: Option<String>,
+    /// Name, as the file or the dataset says.
+    pub name: String,
+    /// Kind; `None` for a code that the bundled dataset does not have.
+    pub kind: Option<CrsKind>,
+    definition: Option<Definition>,
+}
+
+impl Crs {
+    /// The CRS of an EPSG code. A code that is not in the bundled dataset is carried as it is.
+    pub fn from_epsg(code: u32) -> Self {
+        match registry::definition(code) {
+            Some(definition) => Self::from_definition(definition),
+            None => Self {
+                epsg: Some(code),
+                wkt: None,
+                name: format!("EPSG:{code}"),
+                kind: registry::epsg_kind(code),
+                definition: None,
+            },
+        }
+    }
+
+    /// The CRS of `EPSG:nnnn`, or of a WKT 1 or WKT 2 text. `None` where the text can't be read.
+    pub fn from_text(text: &str) -> Option<Self> {
+        let text = text.trim();
+        if let Some((authority, code)) = text.split_once(':')
+            && authority.eq_ignore_ascii_case("EPSG")
+        {
+            return code.trim().parse().ok().map(Self::from_epsg);
+        }
+        wkt::parse(text).map(Self::from_definition)
+    }
+
+    fn from_definition(definition: Definition) -> Self {
+        let epsg = definition.code();
+        Self {
+            epsg,
+            wkt: epsg.is_none().then(|| definition.wkt()),
+            name: definition.name().into(),
+            kind: Some(kind(&definition)),
+            definition: Some(definition),
+        }
+    }
+
+    /// WKT 2 (ISO 19162:2019); `None` only for a code that the bundled dataset does not have.
+    pub fn to_wkt(&self) -> Option<String> {
+        self.definition.as_ref().map(Definition::wkt)
+    }
+}
+
+fn kind(definition: &Definition) -> CrsKind {
+    match definition {
+        Definition::Geodetic(crs) => match crs.kind {
+            GeodeticKind::Geographic2D => CrsKind::Geographic2D,
+            GeodeticKind::Geographic3D => CrsKind::Geographic3D,
+            GeodeticKind::Geocentric => CrsKind::Geocentric,
+        },
+        Definition::Projected(_) => CrsKind::Projected,
+        Definition::Vertical(_) => CrsKind::Vertical,
+        Definition::Compound { .. } => CrsKind::Compound,
+        Definition::Engineering { .. } => CrsKind::Engineering,
+        Definition::Bound { base, .. } => kind(base),
+    }
+}
+
+/// What the keys say of the place: the CRS, and the unit of heights.
+#[derive(Debug, Default)]
+pub(crate) struct FromKeys {
+    pub crs: Option<Crs>,
+    pub vertical_unit: Option<String>,
+}
+
+/// Reads the CRS of a key directory.
+pub(crate) fn from_keys(keys: &Keys<'_>, warnings: &mut Vec<String>) -> FromKeys {
+    if keys.is_empty() {
+        return FromKeys::default();
+    }
+    let vertical = vertical(keys);
+    let vertical_unit =
+        vertical.as_ref().map(|vertical| &vertical.unit.name).filter(|name| *name != "unknown").cloned();
+    let crs = match horizontal(keys, warnings) {
+        Some(Horizontal::Unknown(code)) => {
+            warnings.push(format!("EPSG:{code} is not in the bundled dataset"));
+            Some(Crs::from_epsg(code))
+        }
+        // GeoTIFF 1.0 had no rule for vertical keys and files carry arbitrary ones: heights count from 1.1 on.
+        Some(Horizontal::Known(horizontal)) if keys.revision >= (1, 1) => {
+            Some(Crs::from_definition(with_height(horizontal, vertical, keys)))
+        }
+        Some(Horizontal::Known(horizontal)) => Some(Crs::from_definition(horizontal)),
+        None => None,
+    };
+    let vertical_unit = vertical_unit.filter(|_| crs.is_some());
+    FromKeys { crs, vertical_unit }
+}
+
+enum Horizontal {
+    Known(Definition),
+    Unknown(u32),
+}
+
+fn horizontal(keys: &Keys<'_>, warnings: &mut Vec<String>) -> Option<Horizontal> {
+    let model = keys.short(key::MODEL_TYPE).filter(|model| *model != USER_DEFINED);
+    let projection = keys.short(key::PROJECTED_TYPE).or(keys.short(key::PROJ_METHOD)).or(keys.short(key::PROJECTION));
+    let known = match model {
+        Some(MODEL_GEOCENTRIC) => geodetic(keys, GeodeticKind::Geocentric, warnings).map(Definition::Geodetic),
+        Some(MODEL_GEOGRAPHIC) => return geographic(keys, warnings),
+        None if projection.is_none() && keys.short(key::GEOGRAPHIC_TYPE).is_some() && !has_pe_string(keys) => {
+            return geographic(keys, warnings);
+        }
+        _ => return projected(keys, warnings),
+    };
+    known.map(Horizontal::Known)
+}
+
+fn has_pe_string(keys: &Keys<'_>) -> bool {
+    pe_string(keys).is_some()
+}
+
+fn pe_string(keys: &Keys<'_>) -> Option<String> {
+    [key::PCS_CITATION, key::CITATION]
+        .into_iter()
+        .filter_map(|id| keys.text(id))
+        .find_map(|text| text.split_once(PE_STRING).map(|(_, wkt)| wkt.to_owned()))
+}
+
+fn geographic(keys: &Keys<'_>, warnings: &mut Vec<String>) -> Option<Horizontal> {
+    if let Some(code) = keys.code(key::GEOGRAPHIC_TYPE).map(registry::current)
+        && registry::geodetic(code).is_none()
+    {
+        return Some(Horizontal::Unknown(code));
+    }
+    let crs = geodetic(keys, GeodeticKind::Geographic2D, warnings)?;
+    Some(Horizontal::Known(bound(Definition::Geodetic(crs), keys)))
+}
+
+/// Adds the file's own transformation to WGS 84. EPSG's systems need none.
+fn bound(base: Definition, keys: &Keys<'_>) -> Definition {
+    let values = keys.doubles(key::TO_WGS84);
+    let usable = values.len() >= 3 && values.iter().all(|value| value.is_finite());
+    if base.code().is_some() || !usable || values.iter().all(|value| *value == 0.0) {
+        return base;
+    }
+    let to_wgs84 = std::array::from_fn(|i| values.get(i).copied().unwrap_or(0.0));
+    Definition::Bound { base: Box::new(base), to_wgs84 }
+}
+
+/// A value in the file's unit of angle, in degrees.
+fn degrees(value: f64, code: Option<u32>, unit: &Unit) -> f64 {
+    match code {
+        // DDD.MMSSsss
+        Some(9110) => {
+            let scaled = value.abs() * 100.0;
+            let (whole, seconds) = (scaled.trunc(), scaled.fract() * 100.0);
+            let (degrees, minutes) = ((whole / 100.0).trunc(), whole % 100.0);
+            (degrees + minutes / 60.0 + seconds / 3600.0).copysign(value)
+        }
+        _ if close(unit.factor, 1f64.to_radians()) => value,
+        _ => (value * unit.factor).to_degrees(),
+    }
+}
+
+fn angular_unit(keys: &Keys<'_>) -> Unit {
+    match keys.code(key::ANGULAR_UNITS) {
+        Some(9102) | None if keys.double(key::ANGULAR_UNIT_SIZE).is_none() => Unit::degree(),
+        Some(9102) => Unit::degree(),
+        Some(code) => registry::angle_unit(code).unwrap_or_else(Unit::degree),
+        None => match keys.double(key::ANGULAR_UNIT_SIZE).filter(|size| *size > 0.0) {
+            Some(factor) if (factor - 1f64.to_radians()).abs() > 1e-9 => {
+                Unit { name: "unknown".into(), factor, code: None }
+            }
+            _ => Unit::degree(),
+        },
+    }
+}
+
+fn geodetic(keys: &Keys<'_>, kind: GeodeticKind, warnings: &mut Vec<String>) -> Option<Geodetic> {
+    if let Some(code) = keys.code(key::GEOGRAPHIC_TYPE).map(registry::current) {
+        if let Some(known) = registry::geodetic(code) {
+            return Some(known);
+        }
+        warnings.push(format!("geographic CRS {code} is not in the bundled dataset"));
+    }
+    let citation = GeogCitation::new(keys);
+    let angle = angular_unit(keys);
+    let datum = datum(keys, &citation, warnings)?;
+    let mut crs = Geodetic {
+        name: citation.name.clone().unwrap_or_else(|| match datum.code {
+            Some(_) => datum.name.clone(),
+            None => "unknown".into(),
+        }),
+        kind,
+        meridian: meridian(keys, &citation, &datum, &angle),
+        unit: if kind == GeodeticKind::Geocentric {
+            linear_unit(keys, key::GEOG_LINEAR_UNITS, key::GEOG_LINEAR_UNIT_SIZE).unwrap_or_else(Unit::metre)
+        } else {
+            angle
+        },
+        datum,
+        code: None,
+    };
+    identify_geodetic(&mut crs);
+    Some(crs)
+}
+
+/// Finds the code of a geodetic CRS that is defined in full, and of its datum.
+pub(crate) fn identify_geodetic(crs: &mut Geodetic) {
+    if crs.code.is_some() {
+        return;
+    }
+    if crs.datum.code.is_none() {
+        crs.datum.code = registry::datum_by_name(&crs.datum.name, &crs.datum.ellipsoid);
+    }
+    let unit = if crs.kind == GeodeticKind::Geocentric { Unit::metre() } else { Unit::degree() };
+    let by_datum = crs.datum.code.and_then(|datum| registry::geodetic_by_datum(datum, crs.kind, &crs.name));
+    // Esri's names of datums are not all known, its names of whole systems are.
+    let by_name = || registry::geographic_by_name(&crs.name, &crs.datum.ellipsoid);
+    let found = by_datum.or_else(|| (crs.kind == GeodeticKind::Geographic2D).then(by_name).flatten());
+    let Some(known) = found.and_then(registry::geodetic) else { return };
+    let same_unit = known.unit.same(&crs.unit) || (known.unit.code == Some(9122) && crs.unit.same(&unit));
+    if same_unit && close(known.meridian.longitude, crs.meridian.longitude) {
+        *crs = known;
+    }
+}
+
+fn datum(keys: &Keys<'_>, citation: &GeogCitation, warnings: &mut Vec<String>) -> Option<Datum> {
+    if let Some(datum) = keys.code(key::GEODETIC_DATUM).and_then(registry::datum) {
+        return Some(datum);
+    }
+    let ellipsoid = ellipsoid(keys, citation, warnings)?;
+    Some(Datum { name: citation.datum.clone().unwrap_or_else(|| "unknown".into()), ellipsoid, code: None })
+}
+
+fn ellipsoid(keys: &Keys<'_>, citation: &GeogCitation, warnings: &mut Vec<String>) -> Option<Ellipsoid> {
+    if let Some(known) = keys.code(key::ELLIPSOID).and_then(registry::ellipsoid) {
+        return Some(known);
+    }
+    let unit = linear_unit(keys, key::GEOG_LINEAR_UNITS, key::GEOG_LINEAR_UNIT_SIZE).map_or(1.0, |unit| unit.factor);
+    let Some(semi_major) = keys.double(key::SEMI_MAJOR) else {
+        return registry::ellipsoid(7030);
+    };
+    let semi_major = semi_major * unit;
+    let inv_flattening = match (keys.double(key::INV_FLATTENING), keys.double(key::SEMI_MINOR)) {
+        (Some(given), _) => given,
+        (None, Some(semi_minor)) if semi_minor * unit != semi_major => semi_major / (semi_major - semi_minor * unit),
+        _ => 0.0,
+    };
+    let sound = semi_major > 0.0 && semi_major.is_finite() && inv_flattening.is_finite() && inv_flattening >= 0.0;
+    if !sound {
+        warnings.push(format!("an ellipsoid of {semi_major} m and 1/{inv_flattening} is impossible"));
+        return None;
+    }
+    let name = citation.ellipsoid.clone().unwrap_or_else(|| "unknown".into());
+    Some(Ellipsoid { name, semi_major, inv_flattening, code: None })
+}
+
+fn meridian(keys: &Keys<'_>, citation: &GeogCitation, datum: &Datum, angle: &Unit) -> Meridian {
+    if let Some(known) = keys.code(key::PRIME_MERIDIAN).and_then(registry::meridian) {
+        return known;
+    }
+    match keys.double(key::PRIME_MERIDIAN_LONG) {
+        Some(longitude) if longitude != 0.0 => Meridian {
+            name: citation.meridian.clone().unwrap_or_else(|| "unknown".into()),
+            longitude: degrees(longitude, keys.code(key::ANGULAR_UNITS), angle),
+            code: None,
+        },
+        Some(_) => match &citation.meridian {
+            Some(name) if !name.eq_ignore_ascii_case("Greenwich") => {
+                Meridian { name: name.clone(), longitude: 0.0, code: None }
+            }
+            _ => Meridian::greenwich(),
+        },
+        None => datum.code.and_then(registry::datum_meridian).unwrap_or_else(Meridian::greenwich),
+    }
+}
+
+/// `GCS Name = …|Datum = …|Ellipsoid = …|Primem = …|`, or simply a name.
+#[derive(Debug, Default)]
+struct GeogCitation {
+    name: Option<String>,
+    datum: Option<String>,
+    ellipsoid: Option<String>,
+    meridian: Option<String>,
+}
+
+impl GeogCitation {
+    fn new(keys: &Keys<'_>) -> Self {
+        let Some(text) = keys.text(key::GEOG_CITATION) else { return Self::default() };
+        let part = |label: &str| {
+            let parts = text.split('|').filter_map(|part| part.split_once('='));
+            let mut values = parts.filter(|(name, _)| name.trim().eq_ignore_ascii_case(label));
+            values.next().map(|(_, value)| value.trim().to_owned()).filter(|value| !value.is_empty())
+        };
+        let name = part("GCS Name").or_else(|| {
+            let plain = text.split('|').next().unwrap_or_default().trim();
+            (!plain.is_empty() && !plain.contains('=')).then(|| plain.to_owned())
+        });
+        Self { name, datum: part("Datum"), ellipsoid: part("Ellipsoid"), meridian: part("Primem") }
+    }
+}
+
+/// A unit by code or size.
+fn linear_unit(keys: &Keys<'_>, code: u16, size: u16) -> Option<Unit> {
+    if let Some(unit) = keys.code(code).and_then(registry::length_unit) {
+        return Some(unit);
+    }
+    let factor = keys.double(size).filter(|factor| *factor > 0.0)?;
+    Some(Unit { name: "unknown".into(), factor, code: None })
+}
+
+/// The unit of the map: a key, or what ERDAS IMAGINE writes into its citations.
+fn map_unit(keys: &Keys<'_>) -> Option<Unit> {
+    linear_unit(keys, key::LINEAR_UNITS, key::LINEAR_UNIT_SIZE).or_else(|| {
+        let text = keys.text(key::CITATION).filter(|text| text.starts_with("IMAGINE GeoTIFF Support"))?;
+        let line = text.lines().find_map(|line| line.trim().strip_prefix("Units = ").map(str::to_owned))?;
+        registry::length_unit(match registry::fold(&line).as_str() {
+            "internationalfeet" => 9002,
+            "ussurveyfeet" | "feet" => 9003,
+            "meters" | "metres" => 9001,
+            _ => return None,
+        })
+    })
+}
+
+fn name_of_map(keys: &Keys<'_>) -> Option<String> {
+    let imagine = |text: &str| {
+        let mut lines = text.lines();
+        lines.find_map(|line| line.trim().strip_prefix("Projection Name = ").map(str::to_owned))
+    };
+    let name = [key::CITATION, key::PCS_CITATION]
+        .into_iter()
+        .filter_map(|id| keys.text(id))
+        .find(|text| !text.starts_with(PE_STRING))?;
+    let name = imagine(&name).unwrap_or_else(|| name.into_owned());
+    let name = name.strip_prefix("PCS Name = ").unwrap_or(&name);
+    Some(name.replace(['\n', '\r'], " ").trim().to_owned()).filter(|name| !name.is_empty())
+}
+
+fn projected(keys: &Keys<'_>, warnings: &mut Vec<String>) -> Option<Horizontal> {
+    let unit = map_unit(keys);
+    if let Some(code) = keys.code(key::PROJECTED_TYPE).map(|code| current(keys, code)) {
+        return Some(match registry::projected(code) {
+            Some(known) => Horizontal::Known(Definition::Projected(with_unit(known, unit))),
+            None => Horizontal::Unknown(code),
+        });
+    }
+    if let Some(text) = pe_string(keys) {
+        if let Some(definition) = wkt::parse(&text) {
+            return Some(Horizontal::Known(definition));
+        }
+        warnings.push("the Esri PE string is not readable".into());
+    }
+    let unit = unit.unwrap_or_else(Unit::metre);
+    let base = geodetic(keys, GeodeticKind::Geographic2D, warnings);
+    let name = name_of_map(keys).unwrap_or_else(|| "unnamed".into());
+    let conversion = match keys.code(key::PROJECTION).and_then(registry::conversion) {
+        Some(known) => Some(known),
+        None => conversion(keys, &unit, warnings),
+    };
+    let Some(conversion) = conversion else {
+        return Some(Horizontal::Known(Definition::Engineering { name, unit }));
+    };
+    let axes = axes(&conversion);
+    let mut crs = Projected { name, base: base?, conversion, unit, axes, code: None };
+    if let Some(known) = registry::identify_projected(&crs).and_then(registry::projected) {
+        crs = known;
+    }
+    Some(Horizontal::Known(bound(Definition::Projected(crs), keys)))
+}
+
+/// The successor of a withdrawn code, unless the file insists by its name.
+fn current(keys: &Keys<'_>, code: u32) -> u32 {
+    let successor = registry::current(code);
+    let insists = || {
+        let old = registry::projected(code)?;
+        let name = name_by_pcs_citation(keys)?;
+        Some(registry::fold(&name) == registry::fold(&old.name))
+    };
+    if successor != code && insists() == Some(true) { code } else { successor }
+}
+
+fn name_by_pcs_citation(keys: &Keys<'_>) -> Option<String> {
+    keys.text(key::PCS_CITATION).or_else(|| keys.text(key::CITATION)).map(std::borrow::Cow::into_owned)
+}
+
+/// A map known by code but measured in another unit is another map.
+fn with_unit(mut crs: Projected, unit: Option<Unit>) -> Projected {
+    let Some(unit) = unit.filter(|unit| !unit.same(&crs.unit)) else { return crs };
+    crs.unit = unit;
+    crs.code = registry::identify_projected(&crs);
+    crs
+}
+
+/// GeoTIFF knows no axes; they follow from the method.
+fn axes(conversion: &Conversion) -> Axes {
+    let pole = match conversion.method.epsg {
+        9810 => conversion.param(8801),
+        9829 | 9830 => conversion.param(8832),
+        9808 => return Axes(["west", "south"]),
+        _ => None,
+    };
+    match pole {
+        Some(latitude) if latitude > 0.0 => Axes(["south", "south"]),
+        Some(_) => Axes(["north", "north"]),
+        None => Axes::EAST_NORTH,
+    }
+}
+
+fn conversion(keys: &Keys<'_>, unit: &Unit, warnings: &mut Vec<String>) -> Option<Conversion> {
+    let code = keys.short(key::PROJ_METHOD)?;
+    let swiss = code == 5;
+    let Some(method) = method_by_geotiff(if swiss { 9815 } else { code }) else {
+        warnings.push(format!("projection method {code} is unknown"));
+        return None;
+    };
+    let method = variant(method, keys);
+    let angle = angular_unit(keys);
+    let params = method
+        .params
+        .iter()
+        .map(|&id| {
+            let given = param(id).keys.iter().find_map(|key| keys.double(*key));
+            let value = given.map(|value| match param(id).kind {
+                ParamKind::Angle => degrees(value, keys.code(key::ANGULAR_UNITS), &angle),
+                ParamKind::Length => value * unit.factor,
+                ParamKind::Scale => value,
+            });
+            // The Swiss grid is an oblique Mercator that looks due east.
+            let preset = if swiss && id == 8813 { 90.0 } else { wkt::absent(id) };
+            (id, value.unwrap_or(preset))
+        })
+        .collect();
+    Some(Conversion { name: "unnamed".into(), method, params, code: None })
+}
+
+/// Two GeoTIFF codes stand for two variants each; the parameters tell which.
+fn variant(found: &'static Method, keys: &Keys<'_>) -> &'static Method {
+    let latitude = || param(8801).keys.iter().find_map(|key| keys.double(*key));
+    match found.geotiff {
+        7 if keys.double(3078).is_some() => method("Mercator (variant B)"),
+        15 if latitude().is_some_and(|latitude| latitude.abs() < 89.999_999) => {
+            method("Polar Stereographic (variant B)")
+        }
+        _ => found,
+    }
+}
+
+fn vertical(keys: &Keys<'_>) -> Option<Vertical> {
+    let unit = keys.code(key::VERTICAL_UNITS).and_then(registry::length_unit);
+    if let Some(code) = keys.code(key::VERTICAL_TYPE) {
+        let mut known = registry::vertical(registry::current(code))?;
+        if let Some(unit) = unit.filter(|unit| !unit.same(&known.unit)) {
+            (known.unit, known.code) = (unit, None);
+        }
+        return Some(known);
+    }
+    let datum_code = keys.code(key::VERTICAL_DATUM).filter(|code| registry::vertical_datum(*code).is_some());
+    let citation = keys.text(key::VERTICAL_CITATION);
+    if datum_code.is_none() && citation.is_none() && unit.is_none() {
+        return None;
+    }
+    let name = citation.map_or_else(|| "unknown".to_owned(), std::borrow::Cow::into_owned);
+    let mut crs = Vertical {
+        datum: datum_code.and_then(registry::vertical_datum).unwrap_or("unknown").to_owned(),
+        name,
+        datum_code,
+        unit: unit.unwrap_or_else(Unit::metre),
+        down: false,
+        code: None,
+    };
+    crs.code = registry::identify_vertical(&crs);
+    Some(crs)
+}
+
+/// Puts height on a horizontal CRS.
+fn with_height(horizontal: Definition, vertical: Option<Vertical>, keys: &Keys<'_>) -> Definition {
+    if let (Definition::Geodetic(crs), Some(code)) = (&horizontal, keys.code(key::VERTICAL_TYPE))
+        && let Some(three) = three_dimensional(crs, code)
+    {
+        return Definition::Geodetic(three);
+    }
+    let stands = matches!(horizontal, Definition::Geodetic(_) | Definition::Projected(_) | Definition::Bound { .. });
+    let Some(vertical) = vertical.filter(|_| stands) else { return horizontal };
+    let code = match (horizontal.code(), vertical.code) {
+        (Some(horizontal), Some(vertical)) => registry::compound_of(horizontal, vertical),
+        _ => None,
+    };
+    let name = format!("{} + {}", horizontal.name(), vertical.name);
+    Definition::Compound { name, horizontal: Box::new(horizontal), vertical, code }
+}
+
+fn three_dimensional(crs: &Geodetic, vertical: u32) -> Option<Geodetic> {
+    let code = if ELLIPSOID_HEIGHTS.contains(&vertical) {
+        registry::geodetic_by_datum(crs.datum.code?, GeodeticKind::Geographic3D, &crs.name)?
+    } else {
+        vertical
+    };
+    registry::geodetic(code).filter(|three| three.kind == GeodeticKind::Geographic3D)
+}
+
+/// Writes a CRS as GeoKeys. `false` where GeoTIFF has no way to say it; then only the name is written.
+pub(crate) fn to_keys(crs: &Crs, keys: &mut KeyWriter) -> Written {
+    match &crs.definition {
+        Some(definition) => definition_to_keys(definition, keys),
+        // A code that is not in the dataset: most such codes are newer projected systems.
+        None => {
+            code_to_keys(crs.epsg, key::PROJECTED_TYPE, MODEL_PROJECTED, keys);
+            Written { whole: crs.epsg.is_some(), minor: 0 }
+        }
+    }
+}
+
+/// How a CRS could be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Written {
+    /// Nothing of it was lost.
+    pub whole: bool,
+    /// Minor revision of the key set: heights need 1.1.
+    pub minor: u16,
+}
+
+impl Written {
+    const WHOLE: Self = Self { whole: true, minor: 0 };
+    const LOST: Self = Self { whole: false, minor: 0 };
+}
+
+fn code_to_keys(code: Option<u32>, id: u16, model: u16, keys: &mut KeyWriter) {
+    keys.short(key::MODEL_TYPE, model);
+    keys.short(id, short(code));
+}
+
+fn short(code: Option<u32>) -> u16 {
+    code.and_then(|code| u16::try_from(code).ok()).unwrap_or(USER_DEFINED)
+}
+
+fn definition_to_keys(definition: &Definition, keys: &mut KeyWriter) -> Written {
+    match definition {
+        Definition::Geodetic(crs) => {
+            let (model, minor) = match crs.kind {
+                GeodeticKind::Geographic2D => (MODEL_GEOGRAPHIC, 0),
+                GeodeticKind::Geographic3D => (MODEL_GEOGRAPHIC, 1),
+                GeodeticKind::Geocentric => (MODEL_GEOCENTRIC, 0),
+            };
+            keys.short(key::MODEL_TYPE, model);
+            geodetic_to_keys(crs, keys);
+            Written { whole: true, minor }
+        }
+        Definition::Projected(crs) => projected_to_keys(crs, keys),
+        Definition::Compound { name, horizontal, vertical, .. } => {
+            keys.text(key::CITATION, name);
+            let written = definition_to_keys(horizontal, keys);
+            vertical_to_keys(vertical, keys);
+            Written { minor: 1, ..written }
+        }
+        Definition::Bound { base, to_wgs84 } => {
+            let written = definition_to_keys(base, keys);
+            let shift_only = to_wgs84[3..].iter().all(|value| *value == 0.0);
+            keys.doubles(key::TO_WGS84, &to_wgs84[..if shift_only { 3 } else { 7 }]);
+            written
+        }
+        Definition::Engineering { name, unit } => {
+            keys.short(key::MODEL_TYPE, MODEL_PROJECTED);
+            keys.text(key::PCS_CITATION, name);
+            length_to_keys(unit, key::LINEAR_UNITS, key::LINEAR_UNIT_SIZE, keys);
+            Written::WHOLE
+        }
+        Definition::Vertical(crs) => {
+            vertical_to_keys(crs, keys);
+            Written { minor: 1, ..Written::LOST }
+        }
+    }
+}
+
+fn length_to_keys(unit: &Unit, id: u16, size: u16, keys: &mut KeyWriter) {
+    let code = unit.code.or_else(|| close(unit.factor, 1.0).then_some(9001));
+    let code = code.filter(|code| registry::length_unit(*code).is_some_and(|known| known.same(unit)));
+    keys.short(id, short(code));
+    if code.is_none() {
+        keys.doubles(size, &[unit.factor]);
+    }
+}
+
+fn geodetic_to_keys(crs: &Geodetic, keys: &mut KeyWriter) {
+    keys.short(key::GEOGRAPHIC_TYPE, short(crs.code));
+    if crs.code.is_some() {
+        keys.text(key::GEOG_CITATION, &crs.name);
+        return;
+    }
+    let bar = |text: &str| text.replace('|', " ");
+    keys.text(
+        key::GEOG_CITATION,
+        &format!(
+            "GCS Name = {}|Datum = {}|Ellipsoid = {}|Primem = {}|",
+            bar(&crs.name),
+            bar(&crs.datum.name),
+            bar(&crs.datum.ellipsoid.name),
+            bar(&crs.meridian.name)
+        ),
+    );
+    keys.short(key::GEODETIC_DATUM, short(crs.datum.code));
+    let ellipsoid = &crs.datum.ellipsoid;
+    keys.short(key::ELLIPSOID, short(ellipsoid.code));
+    keys.doubles(key::SEMI_MAJOR, &[ellipsoid.semi_major]);
+    if ellipsoid.inv_flattening == 0.0 {
+        keys.doubles(key::SEMI_MINOR, &[ellipsoid.semi_major]);
+    } else {
+        keys.doubles(key::INV_FLATTENING, &[ellipsoid.inv_flattening]);
+    }
+    let angle = if crs.kind == GeodeticKind::Geocentric { &Unit::degree() } else { &crs.unit };
+    if angle.same(&Unit::degree()) {
+        keys.short(key::ANGULAR_UNITS, 9102);
+    } else {
+        let code = angle.code.filter(|code| registry::angle_unit(*code).is_some_and(|known| known.same(angle)));
+        keys.short(key::ANGULAR_UNITS, short(code));
+        keys.doubles(key::ANGULAR_UNIT_SIZE, &[angle.factor]);
+    }
+    match crs.meridian.code {
+        Some(code) => keys.short(key::PRIME_MERIDIAN, short(Some(code))),
+        None => keys.doubles(key::PRIME_MERIDIAN_LONG, &[crs.meridian.longitude.to_radians() / angle.factor]),
+    }
+}
+
+fn projected_to_keys(crs: &Projected, keys: &mut KeyWriter) -> Written {
+    code_to_keys(crs.code, key::PROJECTED_TYPE, MODEL_PROJECTED, keys);
+    if crs.code.is_some() {
+        keys.text(key::PCS_CITATION, &crs.name);
+        length_to_keys(&crs.unit, key::LINEAR_UNITS, key::LINEAR_UNIT_SIZE, keys);
+        return Written::WHOLE;
+    }
+    geodetic_to_keys(&crs.base, keys);
+    length_to_keys(&crs.unit, key::LINEAR_UNITS, key::LINEAR_UNIT_SIZE, keys);
+    let Some(method) = geotiff_method(crs.conversion.method) else {
+        // GeoTIFF has no code for the method: readers of today take it from the WKT in the citation.
+        keys.text(key::PCS_CITATION, &format!("{PE_STRING}{}", Definition::Projected(crs.clone()).wkt()));
+        return Written::WHOLE;
+    };
+    keys.text(key::PCS_CITATION, &crs.name);
+    keys.short(key::PROJECTION, USER_DEFINED);
+    keys.short(key::PROJ_METHOD, method.geotiff);
+    let angle = if crs.base.kind == GeodeticKind::Geocentric { Unit::degree() } else { crs.base.unit.clone() };
+    for &(id, value) in &crs.conversion.params {
+        let Some(id_key) = written_key(method, id) else { continue };
+        let value = match param(id).kind {
+            ParamKind::Angle if angle.same(&Unit::degree()) => value,
+            ParamKind::Angle => value.to_radians() / angle.factor,
+            ParamKind::Length => value / crs.unit.factor,
+            ParamKind::Scale => value,
+        };
+        keys.doubles(id_key, &[value]);
+    }
+    Written::WHOLE
+}
+
+/// The method whose GeoTIFF code carries this one.
+fn geotiff_method(of: &'static Method) -> Option<&'static Method> {
+    match of.epsg {
+        9805 => method_by_geotiff(7),
+        9829 => method_by_geotiff(15),
+        1029 => method_by_geotiff(17),
+        9834 => method_by_geotiff(28),
+        1027 => method_by_geotiff(10),
+        _ => (of.geotiff != 0).then_some(of),
+    }
+}
+
+fn vertical_to_keys(crs: &Vertical, keys: &mut KeyWriter) {
+    keys.short(key::VERTICAL_TYPE, short(crs.code));
+    keys.text(key::VERTICAL_CITATION, &crs.name);
+    if crs.code.is_none() {
+        keys.short(key::VERTICAL_DATUM, short(crs.datum_code));
+    }
+    let code = crs.unit.code.or_else(|| close(crs.unit.factor, 1.0).then_some(9001));
+    keys.short(key::VERTICAL_UNITS, short(code));
+}
