@@ -4,12 +4,13 @@ An engine is a process that speaks the line protocol of `serve.py`. A new one in
 a line in `ENGINES`; a new one in anything else is a command that speaks the protocol, and a line.
 """
 
+import os
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent.parent
-WORKER = HERE.parent / "target" / "release" / "tiffjet-bench"
+WORKER = Path(os.environ.get("TIFFJET_BENCH_WORKER", HERE.parent / "target" / "release" / "tiffjet-bench"))
 
 # GDAL lists the folder of every file it opens unless told not to; a rival gets its best setting.
 NO_LISTING = {"GDAL_DISABLE_READDIR_ON_OPEN": "EMPTY_DIR"}
