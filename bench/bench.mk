@@ -9,7 +9,7 @@ BENCH_MAKE_DATA = $(BENCH_VENV)/bin/python bench/make_data.py --data $(BENCH_DAT
 
 .PHONY: bench bench-full bench-rivals bench-worker
 
-bench: $(BENCH_VENV)/ready bench-worker ## tiffjet against its rivals on the CPU: 4096 x 4096, 37 files, about 20 minutes
+bench: $(BENCH_VENV)/ready bench-worker ## tiffjet against its rivals on the CPU: 4096 x 4096, 34 files, 20 minutes on two quiet cores
 	$(BENCH_MAKE_DATA) --size 4096 --set small
 	$(BENCH_RUN) --sizes 4096 --set small --out $(BENCH_OUT).json
 	$(BENCH_VENV)/bin/python bench/report.py $(BENCH_OUT).json | tee $(BENCH_OUT).md

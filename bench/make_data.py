@@ -238,7 +238,9 @@ def write(path, case, pixels):
     }
     common = {"NUM_THREADS": "ALL_CPUS", "BIGTIFF": "IF_SAFER"}
     if case.layout != "cog":
-        with rasterio.open(path, "w", driver="GTiff", **profile, **common, **case.options, **layout_options(case)) as out:
+        with rasterio.open(
+            path, "w", driver="GTiff", **profile, **common, **case.options, **layout_options(case)
+        ) as out:
             out.write(pixels)
         return
     with rasterio.MemoryFile() as memory:  # the COG driver copies from a dataset
@@ -281,7 +283,10 @@ def make(root, case, pixels):
         }
         facts.write_text(json.dumps(entry))
         ratio = entry["bytes"] / pixels.nbytes
-        print(f"file {case.name} {ratio:.2f} of {pixels.nbytes / 1e6:.0f} MB {time.perf_counter() - start:.1f} s", flush=True)
+        print(
+            f"file {case.name} {ratio:.2f} of {pixels.nbytes / 1e6:.0f} MB {time.perf_counter() - start:.1f} s",
+            flush=True,
+        )
     return json.loads(facts.read_text())
 
 
@@ -306,7 +311,13 @@ def main():
         make(root, case, pixels)
     entries = {p.stem: json.loads(p.read_text()) for p in sorted((root / "files").glob("*.json"))}
     sources = {p.stem: json.loads(p.read_text()) for p in sorted((root / "source").glob("*.json"))}
-    manifest = {"seed": SEED, "size": args.size, "gdal": rasterio.__gdal_version__, "sources": sources, "files": entries}
+    manifest = {
+        "seed": SEED,
+        "size": args.size,
+        "gdal": rasterio.__gdal_version__,
+        "sources": sources,
+        "files": entries,
+    }
     (root / "manifest.json").write_text(json.dumps(manifest, indent=1))
     print(f"{len(wanted)} files, {sum(e['bytes'] for e in entries.values()) / 1e9:.2f} GB under {root}")
 

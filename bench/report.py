@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Turns the JSON of `run.py` into markdown: tables, geometric means, and whether the bars are met.
 
-    python bench/report.py RESULT.json [> RESULT.md]
+python bench/report.py RESULT.json [> RESULT.md]
 """
 
 import argparse
@@ -94,10 +94,17 @@ class Report:
     def machine(self):
         facts = self.result["machine"]
         foreign = [x for f in self.files for x in f.foreign]
-        rows = [[k, v if not isinstance(v, dict) else " ".join(f"{a}={b}" for a, b in v.items())] for k, v in facts.items()]
+        rows = [
+            [k, v if not isinstance(v, dict) else " ".join(f"{a}={b}" for a, b in v.items())] for k, v in facts.items()
+        ]
         if foreign:
             noisy = sum(x > float(self.result["settings"]["foreign"]) for x in foreign)
-            rows.append(["CPU taken by others", f"median {statistics.median(foreign):.0%}, {noisy} of {len(foreign)} samples disturbed"])
+            rows.append(
+                [
+                    "CPU taken by others",
+                    f"median {statistics.median(foreign):.0%}, {noisy} of {len(foreign)} samples disturbed",
+                ]
+            )
         rows.append(["rounds", self.result["settings"]["rounds"]])
         return "## Machine\n\n" + table(["what", "value"], rows)
 
@@ -124,9 +131,9 @@ class Report:
         marks = [f"{geometric_mean(r):.2f}x" if r else "-" for r in (rivals, floors)]
         rows.append(["**geometric mean**", "", *means, "", *marks])
         note = (
-            "GB of decoded pixels a second, median of interleaved rounds. `us / rival`: speed over that of the fastest rival"
-            " with right pixels. `us / floor`: time over that of the faster floor. A mean in brackets leaves out files the"
-            " engine cannot read.\n"
+            "GB of decoded pixels a second, median of interleaved rounds. `us / rival`: speed over that of the fastest"
+            " rival with right pixels. `us / floor`: time over that of the faster floor. A mean in brackets leaves out"
+            " files the engine cannot read.\n"
         )
         return note + "\n" + table(head, rows)
 
@@ -148,7 +155,7 @@ class Report:
         rows = []
         for f in files:
             rows.append([f.name, *(f"{f.cpu[n] / f.gigabytes:.2f}" if n in f.cpu else "-" for n in self.readers)])
-        note = "CPU seconds of all threads for a GB of decoded pixels, median: hardly touched by what else the machine does.\n"
+        note = "CPU seconds of all threads for a GB of decoded pixels, median: other load hardly touches it.\n"
         return "### CPU time\n\n" + note + "\n" + table(["file", *self.readers], rows)
 
     def open(self, size):
@@ -158,7 +165,9 @@ class Report:
         names = [n for n in self.kinds if any(n in r["open"] for r in latency.values())]
         rows = []
         for file, r in latency.items():
-            rows.append([file, *(f"{statistics.median(r['open'][n]) * 1e6:.0f}" if r["open"].get(n) else "-" for n in names)])
+            rows.append(
+                [file, *(f"{statistics.median(r['open'][n]) * 1e6:.0f}" if r["open"].get(n) else "-" for n in names)]
+            )
         note = "Microseconds until shape, dtype and transform are known, and closed again; median.\n"
         return f"## Open, {size} x {size}\n\n" + note + "\n" + table(["file", *names], rows)
 
@@ -170,13 +179,12 @@ class Report:
         rows = []
         for file, r in latency.items():
             rows.append([file, *(self._window(r["windows"].get(n, {})) for n in names)])
-        note = (
-            "Milliseconds for a random window of 512 x 512, the file kept open: p50 / p99. "
-            + ", ".join(f"`{n}`" for n in names if n in WARM_CACHE)
-            + " have GDAL's default block cache, so much of their p50 is a copy of blocks decoded before; those named `-cold`"
-            " have one of 8 MB.\n"
-        )
-        return f"## Windows, {size} x {size}\n\n" + note + "\n" + table(["file", *names], rows)
+        note = "Milliseconds for a random window of 512 x 512, the file kept open: p50 / p99."
+        warm = ", ".join(f"`{n}`" for n in names if n in WARM_CACHE)
+        if warm:
+            note += f" {warm} have GDAL's default block cache, so their p50 is mostly a copy of blocks decoded before;"
+            note += " those named `-cold` have one of 8 MB."
+        return f"## Windows, {size} x {size}\n\n" + note + "\n\n" + table(["file", *names], rows)
 
     def _window(self, entry):
         if not entry.get("seconds"):
@@ -195,7 +203,9 @@ class Report:
                     found.setdefault((name, f"pixels differ from the source: {entry['check']}"), []).append(f.name)
         if not found:
             return "## Refused or wrong\n\nNothing.\n"
-        rows = [[name, what.replace("|", "\\|"), ", ".join(dict.fromkeys(files))] for (name, what), files in found.items()]
+        rows = [
+            [name, what.replace("|", "\\|"), ", ".join(dict.fromkeys(files))] for (name, what), files in found.items()
+        ]
         return "## Refused or wrong\n\n" + table(["engine", "what", "files"], rows)
 
     # ---- bars
@@ -223,9 +233,17 @@ class Report:
 
     def _bar_sound(self):
         entries = {self._label(f): f.entry["engines"][OURS] for f in self.files if OURS in f.entry["engines"]}
+        for size, result in self.result["sizes"].items():
+            for file, entry in result["latency"].items():
+                if OURS in entry["windows"]:
+                    entries[f"windows of {file} ({size})"] = entry["windows"][OURS]
         bad = [n for n, e in entries.items() if "error" in e or not e["sound"]]
         verdict = self._verdict(entries, lambda _: not bad)
-        return ["every file read, every pixel right", f"{len(entries) - len(bad)} of {len(entries)}; not: {', '.join(bad) or 'none'}", verdict]
+        return [
+            "every file read, every pixel right",
+            f"{len(entries) - len(bad)} of {len(entries)}; not: {', '.join(bad) or 'none'}",
+            verdict,
+        ]
 
     def _bar_every_file(self):
         ratios = {self._label(f): f.against_rival() for f in self.files if f.against_rival()}
@@ -241,12 +259,15 @@ class Report:
         return [bar, text, self._verdict(ratios, lambda _: mean >= ON_AVERAGE)]
 
     def _bar_floor(self, compressed, limit):
-        ratios = {self._label(f): f.against_floor() for f in self.files if f.compressed == compressed and f.against_floor()}
+        ratios = {
+            self._label(f): f.against_floor() for f in self.files if f.compressed == compressed and f.against_floor()
+        }
         above = [f"{n} {r:.2f}x" for n, r in sorted(ratios.items(), key=lambda i: -i[1]) if r > limit]
         text = "-"
         if ratios:
             mean, worst = geometric_mean(ratios.values()), max(ratios.values())
-            text = f"geometric mean {mean:.2f}x, worst {worst:.2f}x; {len(above)} of {len(ratios)} above: {', '.join(above) or 'none'}"
+            text = f"geometric mean {mean:.2f}x, worst {worst:.2f}x; {len(above)} of {len(ratios)} above"
+            text += f": {', '.join(above)}" if above else ""
         what = "compressed" if compressed else "uncompressed"
         return [f"at most {limit} x the floor on every {what} file", text, self._verdict(ratios, lambda _: not above)]
 
@@ -269,7 +290,11 @@ class Report:
         cold, warm = {}, {}
         for size, result in self.result["sizes"].items():
             for file, entry in result["latency"].items():
-                p50 = {n: quantile(e["seconds"], 0.5) for n, e in entry["windows"].items() if e.get("seconds") and e["sound"]}
+                p50 = {
+                    n: quantile(e["seconds"], 0.5)
+                    for n, e in entry["windows"].items()
+                    if e.get("seconds") and e["sound"]
+                }
                 rivals = {n: w for n, w in p50.items() if self.kinds[n] == "rival"}
                 cold_rivals = {n: w for n, w in rivals.items() if n not in WARM_CACHE}
                 if OURS in p50 and cold_rivals:

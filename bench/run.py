@@ -50,11 +50,14 @@ class Process:
         """The answer as a dict; it has "error" where the engine refuses."""
         try:
             self.child.stdin.write(("\t".join(map(str, words)) + "\n").encode())
-            return json.loads(self._line())
+            answer = json.loads(self._line())
         except (OSError, Died) as error:
             self.close()
             code = self.child.returncode
-            return {"error": f"the process ended with status {code}" if isinstance(error, OSError) else str(error)}
+            answer = {"error": f"the process ended with status {code}" if isinstance(error, OSError) else str(error)}
+        if "error" in answer and len(words) > 1:  # a record is no place for the folders of this machine
+            answer["error"] = answer["error"].replace(str(words[1]), Path(words[1]).name)
+        return answer
 
     def _line(self):
         deadline = time.monotonic() + PATIENCE
@@ -102,7 +105,7 @@ class Bench:
     def __init__(self, args):
         self.args = args
         self.names = [n for n in args.engines.split(",") if n]
-        self.log = (args.data / "engines.log").open("w")
+        self.log = args.out.with_suffix(".log").open("w")  # what engines say on stderr
         self.fleet = Fleet(self.log)
         settings = {k: str(v) for k, v in vars(args).items()}
         self.result = {"machine": machine.facts(), "settings": settings, "engines": {}, "sizes": {}}
@@ -112,7 +115,9 @@ class Bench:
         for engine in found:
             if engine.name not in self.result["engines"]:
                 if not engine.module and not engines.WORKER.exists():
-                    raise SystemExit(f"{engines.WORKER} is missing: cargo build --release -p tiffjet-bench, or --rivals-only")
+                    raise SystemExit(
+                        f"{engines.WORKER} is missing: cargo build --release -p tiffjet-bench, or --rivals-only"
+                    )
                 versions = self.fleet[engine].ask("versions")
                 facts = {"kind": engine.kind, "note": engine.note, "env": engine.env, "versions": versions}
                 self.result["engines"][engine.name] = facts
@@ -169,7 +174,7 @@ class Bench:
         if engine.kind == "floor":
             answer = process.ask(verb(engine), path)
             return {"error": answer["error"]} if "error" in answer else {"check": "", "sound": True, "samples": []}
-        scratch = (root / "pixels.raw").resolve()
+        scratch = self._scratch(root)
         answer = process.ask("check", path, scratch)
         if "error" in answer:
             return {"error": answer["error"]}
@@ -178,6 +183,10 @@ class Bench:
         finally:
             scratch.unlink(missing_ok=True)
         return {"check": check, "sound": sound, "samples": []}
+
+    def _scratch(self, root):
+        """Where an engine leaves pixels to be compared; two runs may share the data."""
+        return (root / f"pixels-{os.getpid()}.raw").resolve()
 
     def _sample(self, engine, path):
         """Reads until `--seconds` have passed; once more if others disturbed it, and the quieter one counts."""
@@ -234,7 +243,7 @@ class Bench:
 
     def _warm_up_windows(self, engine, path, root, facts, pixels):
         _, height, width = facts["shape"]
-        scratch = (root / "pixels.raw").resolve()
+        scratch = self._scratch(root)
         request = ("checkwindows", path, CHECK_SEED, CHECK_WINDOWS, height, width, scratch)
         answer = self.fleet[engine].ask(*request)
         if "error" in answer:
@@ -294,7 +303,9 @@ def main():
     parser.add_argument("--engines", default="", help="names; all of them if empty")
     parser.add_argument("--rivals-only", action="store_true", help="leave out what needs the Rust worker")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=0.2, help="a sample repeats its read until so many have passed")
+    parser.add_argument(
+        "--seconds", type=float, default=0.2, help="a sample repeats its read until so many have passed"
+    )
     parser.add_argument("--latency", default=LATENCY_FILES, help="files for open and windows")
     parser.add_argument("--windows", type=int, default=200, help="windows of each engine and file")
     parser.add_argument("--foreign", type=float, default=0.06, help="share of the machine others may take of a sample")

@@ -56,8 +56,8 @@ ENGINES = [
     Engine("floor-imagecodecs", "floor", "floor", roles=only("read"), note="imagecodecs alone, in threads"),
 ]
 
-# Engines whose kept-open file answers from decoded blocks of earlier windows. LIBERTIFF is none of them: with threads it
-# decodes past GDAL's block cache, and its windows take the same time with a cache of any size.
+# Engines whose kept-open file answers from decoded blocks of earlier windows. LIBERTIFF is none of them: with threads
+# it decodes past GDAL's block cache, and its windows take the same time with a cache of any size.
 WARM_CACHE = {"gdal-1", "gdal-n"}
 
 
