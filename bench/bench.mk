@@ -9,12 +9,12 @@ BENCH_MAKE_DATA = $(BENCH_VENV)/bin/python bench/make_data.py --data $(BENCH_DAT
 
 .PHONY: bench bench-full bench-rivals bench-worker
 
-bench: $(BENCH_VENV)/ready bench-worker ## tiffjet against its rivals on the CPU: 4096 x 4096, 34 files, 20 minutes on two quiet cores
+bench: $(BENCH_VENV)/ready bench-worker ## tiffjet against its rivals on the CPU: 4096 x 4096, 34 files, about 20 minutes on two quiet cores
 	$(BENCH_MAKE_DATA) --size 4096 --set small
 	$(BENCH_RUN) --sizes 4096 --set small --out $(BENCH_OUT).json
 	$(BENCH_VENV)/bin/python bench/report.py $(BENCH_OUT).json | tee $(BENCH_OUT).md
 
-bench-full: $(BENCH_VENV)/ready bench-worker ## the same on every file, 4096 and 8192: hours, 20 GB of disk
+bench-full: $(BENCH_VENV)/ready bench-worker ## the same on every file, 4096 and 8192: hours, about 25 GB of disk
 	$(BENCH_MAKE_DATA) --size 4096 --set full
 	$(BENCH_MAKE_DATA) --size 8192 --set full
 	$(BENCH_RUN) --sizes 4096,8192 --set full --rounds 9 --out $(BENCH_OUT)-full.json
