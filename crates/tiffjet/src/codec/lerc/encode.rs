@@ -15,8 +15,8 @@ const FEW_BITS: usize = 2;
 const BLOCK_VALUES: usize = LARGE_BLOCK * LARGE_BLOCK;
 /// The largest quantised value.
 const MAX_QUANTUM: f64 = ((1 << 30) - 1) as f64;
-/// Negative powers of two that are tried as the step of floats to be kept exactly.
-const FINEST_STEP: i32 = 16;
+/// Steps to the unit, at most, of floats that are to be kept exactly.
+const FINEST_SCALE: f64 = 65536.0;
 
 /// Where the values of a blob come from: pixels of `stride` samples, of which the blob holds `depth` from `first` on.
 #[derive(Clone, Copy)]
@@ -34,6 +34,14 @@ impl Source<'_> {
     fn value<T: Value>(&self, pixel: usize, sample: usize) -> T {
         let at = (pixel * self.stride + self.first + sample) * T::SIZE;
         T::get(&self.bytes[at..at + T::SIZE])
+    }
+
+    /// One sample of `count` pixels in a row.
+    #[inline(always)]
+    fn values<T: Value>(&self, pixel: usize, count: usize, sample: usize) -> impl Iterator<Item = T> {
+        let start = (pixel * self.stride + self.first + sample) * T::SIZE;
+        let end = start + ((count - 1) * self.stride + 1) * T::SIZE;
+        self.bytes[start..end].chunks(self.stride * T::SIZE).map(|cell| T::get(&cell[..T::SIZE]))
     }
 
     /// Whether some pixel has NaN in some of its samples and not in others: one mask cannot tell.
@@ -178,37 +186,37 @@ impl<T: Value> Survey<T> {
     /// The error that goes into the header: half the step of quantised values.
     ///
     /// Readers round the sum of offset and steps to the type of the image; for floats that rounding is taken off,
-    /// so that the error asked for is kept strictly. Where nothing is left of it, values are kept as they are.
+    /// so that the error asked for is kept strictly. A coarser step that loses nothing is better than any; without
+    /// either, values are kept as they are.
     fn error(&self, source: &Source<'_>, asked: f64) -> f64 {
         if !T::FLOAT {
             return asked.floor().clamp(0.5, MAX_QUANTUM);
         }
         let largest = self.max().abs().max(self.min().abs());
         let error = asked - largest * T::EPSILON;
-        if error >= asked / 2.0 && error > 0.0 { error } else { self.exact_step(source) / 2.0 }
+        let kept = if error >= asked / 2.0 { error } else { 0.0 };
+        kept.max(self.exact_step(source, 2.0 * kept) / 2.0)
     }
 
-    /// The coarsest power of two, not above 1, of which all values are multiples; 0 if none is found.
+    /// The coarsest power of two, from 1 down to above `floor`, of which all values are multiples; 0 if none is found.
     ///
     /// Heights in metres or centimetres are often such floats. Quantising by it loses nothing.
-    fn exact_step(&self, source: &Source<'_>) -> f64 {
-        // Sums of offset and steps must be exact, and -0.0 has no multiple.
-        let exact = |v: f64, scale: f64| {
-            (v * scale).fract() == 0.0 && (v * scale).abs() <= MAX_QUANTUM && (v != 0.0 || v.is_sign_positive())
-        };
-        let mut power = 0;
+    fn exact_step(&self, source: &Source<'_>, floor: f64) -> f64 {
+        // Sums of offset and steps must be exact, and -0.0 is no multiple.
+        let exact = |v: f64, scale: f64| f64::from((v * scale) as i32).to_bits() == (v * scale).to_bits();
+        let mut scale = 1.0;
         for k in (0..source.width * source.rows).filter(|&k| self.shown(k)) {
             for sample in 0..source.depth {
                 let v = source.value::<T>(k, sample).to_f64();
-                while !exact(v, f64::from(1u32 << power)) {
-                    power += 1;
-                    if power > FINEST_STEP {
+                while !exact(v, scale) {
+                    scale *= 2.0;
+                    if scale > FINEST_SCALE || scale * floor >= 1.0 {
                         return 0.0;
                     }
                 }
             }
         }
-        1.0 / f64::from(1u32 << power)
+        1.0 / scale
     }
 }
 
@@ -263,19 +271,32 @@ impl<T: Value> Image<'_, T> {
         for row in (0..source.rows).step_by(side) {
             for col in (0..source.width).step_by(side) {
                 for sample in 0..source.depth {
+                    let cols = side.min(source.width - col);
                     let mut n = 0;
                     for r in row..(row + side).min(source.rows) {
-                        for k in r * source.width + col..r * source.width + (col + side).min(source.width) {
-                            if self.survey.shown(k) {
-                                values[n] = source.value(k, sample);
-                                n += 1;
-                            }
-                        }
+                        n += self.gather(r * source.width + col, cols, sample, &mut values[n..]);
                     }
                     writer.write(col, &values[..n], out);
                 }
             }
         }
+    }
+
+    /// Copies the valid values of one sample of `count` pixels; gives their number.
+    #[inline]
+    fn gather(&self, pixel: usize, count: usize, sample: usize, out: &mut [T]) -> usize {
+        if self.survey.mask.is_none() {
+            let values = self.source.values(pixel, count, sample);
+            out.iter_mut().zip(values).for_each(|(cell, v)| *cell = v);
+            return count;
+        }
+        let shown = (pixel..pixel + count).filter(|&k| self.survey.shown(k));
+        let mut n = 0;
+        for (cell, k) in out.iter_mut().zip(shown) {
+            *cell = self.source.value(k, sample);
+            n += 1;
+        }
+        n
     }
 
     /// Replaces the body by Huffman codes of values or of differences, if those are shorter.
