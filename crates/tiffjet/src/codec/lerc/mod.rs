@@ -85,8 +85,9 @@ fn decode_tile<T: Value>(tile: &Encoded<'_>, bytes: &[u8], out: &mut [u8]) -> Re
         decode::image::<T>(&header, input, &mut place, &mut mask)?;
         place.first += header.depth;
         rest = &rest[header.size..];
-        let alpha = place.first > 0 && place.first == header.depth && place.first + 1 == samples;
-        if alpha && T::CODE == u8::CODE && !Header::starts(rest) {
+        // One blob with all samples but the last, and no other behind it: the mask is the last one.
+        let masks_alpha = place.first == header.depth && header.depth + 1 == samples && T::CODE == u8::CODE;
+        if masks_alpha && !Header::starts(rest) {
             write_alpha(place.out, samples, mask.as_ref());
             break;
         }

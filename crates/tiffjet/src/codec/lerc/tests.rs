@@ -478,7 +478,7 @@ fn deep_huffman_codes_are_found() {
     bits.check().unwrap();
 }
 
-/// A blob of version 6 around a body that is stored by `mode`.
+/// A blob of version 6 around planes of floats.
 fn float_blob<T: Value>(width: usize, rows: usize, depth: usize, ranges: &[T], body: &[u8]) -> Vec<u8> {
     let header = Header {
         version: 6,
@@ -655,4 +655,22 @@ fn version_5_stores_differences_between_samples() {
     let mut place = decode::Place { out: &mut out, width: 2, rows: 2, stride: 2, first: 0 };
     read_body::<u16>(&header, &body, &mut place).unwrap();
     assert_eq!(values_of::<u16>(&out), [10, 11, 20, 22, 30, 33, 40, 44]);
+}
+
+#[test]
+fn a_huge_mark_does_not_spoil_its_tile() {
+    let format = format(DType::Float32, 128, 128, 1, 0);
+    for (pattern, error) in [(Scene::Thirds, 0.01), (Scene::Smooth, 0.0), (Scene::Smooth, 0.01)] {
+        for mark in [f32::MIN, f32::INFINITY, -1e20] {
+            let mut values = scene::<f32>(pattern, 128, 128, 1);
+            let plain = encode(&format, &bytes_of(&values), error).unwrap();
+            values[..128 * 20].fill(mark);
+            let blob = encode(&format, &bytes_of(&values), error).unwrap();
+            // Sixteen blocks have both values and marks, and are kept as they are.
+            assert!(blob.len() < plain.len() + 16 * 256, "{} {}", blob.len(), plain.len());
+            for (a, b) in values.iter().zip(values_of::<f32>(&decode(&format, &blob).unwrap())) {
+                assert!(*a == b || (f64::from(*a) - f64::from(b)).abs() <= error, "{a} {b}");
+            }
+        }
+    }
 }
