@@ -98,9 +98,9 @@ impl<'a> Keys<'a> {
         keys
     }
 
-    /// No key at all.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+    /// Some key beside the raster type.
+    pub fn has_crs(&self) -> bool {
+        self.entries.iter().any(|(id, _)| *id != key::RASTER_TYPE)
     }
 
     fn get(&self, id: u16) -> Option<Value<'a>> {

@@ -165,7 +165,7 @@ impl Geo {
         let point = self.pixel_is_point == Some(true);
         transform::to_tags(self.transform, &self.gcps, point, &mut tags);
         let crs = self.crs.as_ref().or(self.gcp_crs.as_ref());
-        if crs.is_none() && self.pixel_is_point.is_none() {
+        if crs.is_none() && !point {
             return Ok(tags);
         }
         let mut keys = KeyWriter::default();

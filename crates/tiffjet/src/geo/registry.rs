@@ -258,8 +258,17 @@ pub(crate) fn identify_projected(wanted: &Projected) -> Option<u32> {
         .filter(|row| row.code(1) == base)
         .filter_map(|row| Some((row, projected_of(row)?)))
         .filter(|(_, found)| found.unit.same(&wanted.unit) && found.conversion.same(&wanted.conversion))
-        .min_by_key(|(row, found)| (fold(&found.name) != name, row.text(4).ends_with('-'), row.code(0)))
+        .min_by_key(|(row, found)| {
+            let found = fold(&found.name);
+            let alike = common_suffix(&found, &name);
+            (found != name, row.text(4).ends_with('-'), std::cmp::Reverse(alike), row.code(0))
+        })
         .map(|(row, _)| row.code(0))
+}
+
+/// Twins differ in the name of the map, which comes last.
+fn common_suffix(a: &str, b: &str) -> usize {
+    a.bytes().rev().zip(b.bytes().rev()).take_while(|(a, b)| a == b).count()
 }
 
 pub(crate) fn vertical(code: u32) -> Option<Vertical> {
