@@ -105,25 +105,23 @@ pub(crate) fn from_keys(keys: &Keys<'_>, warnings: &mut Vec<String>) -> FromKeys
     let vertical_unit =
         vertical.as_ref().map(|vertical| &vertical.unit.name).filter(|name| *name != "unknown").cloned();
     let crs = match horizontal(keys, warnings) {
-        Some(Horizontal::Unknown(code)) => {
+        Some(Err(code)) => {
             warnings.push(format!("EPSG:{code} is not in the bundled dataset"));
             Some(Crs::from_epsg(code))
         }
         // GeoTIFF 1.0 had no rule for vertical keys and files carry arbitrary ones: heights count from 1.1 on.
-        Some(Horizontal::Known(horizontal)) if keys.revision >= (1, 1) => {
+        Some(Ok(horizontal)) if keys.revision >= (1, 1) => {
             Some(Crs::from_definition(with_height(horizontal, vertical, keys)))
         }
-        Some(Horizontal::Known(horizontal)) => Some(Crs::from_definition(horizontal)),
+        Some(Ok(horizontal)) => Some(Crs::from_definition(horizontal)),
         None => None,
     };
     let vertical_unit = vertical_unit.filter(|_| crs.is_some());
     FromKeys { crs, vertical_unit }
 }
 
-enum Horizontal {
-    Known(Definition),
-    Unknown(u32),
-}
+/// The plane part of a CRS, or a code that the bundled dataset does not have.
+type Horizontal = Result<Definition, u32>;
 
 fn horizontal(keys: &Keys<'_>, warnings: &mut Vec<String>) -> Option<Horizontal> {
     let model = keys.short(key::MODEL_TYPE).filter(|model| *model != USER_DEFINED);
@@ -136,7 +134,7 @@ fn horizontal(keys: &Keys<'_>, warnings: &mut Vec<String>) -> Option<Horizontal>
         }
         _ => return projected(keys, warnings),
     };
-    known.map(Horizontal::Known)
+    known.map(Ok)
 }
 
 fn has_pe_string(keys: &Keys<'_>) -> bool {
@@ -154,10 +152,10 @@ fn geographic(keys: &Keys<'_>, warnings: &mut Vec<String>) -> Option<Horizontal>
     if let Some(code) = keys.code(key::GEOGRAPHIC_TYPE).map(registry::current)
         && registry::geodetic(code).is_none()
     {
-        return Some(Horizontal::Unknown(code));
+        return Some(Err(code));
     }
     let crs = geodetic(keys, GeodeticKind::Geographic2D, warnings)?;
-    Some(Horizontal::Known(bound(Definition::Geodetic(crs), keys)))
+    Some(Ok(bound(Definition::Geodetic(crs), keys)))
 }
 
 /// Adds the file's own transformation to WGS 84. EPSG's systems need none.
@@ -366,13 +364,13 @@ fn projected(keys: &Keys<'_>, warnings: &mut Vec<String>) -> Option<Horizontal> 
     let unit = map_unit(keys);
     if let Some(code) = keys.code(key::PROJECTED_TYPE).map(|code| current(keys, code)) {
         return Some(match registry::projected(code) {
-            Some(known) => Horizontal::Known(Definition::Projected(with_unit(known, unit))),
-            None => Horizontal::Unknown(code),
+            Some(known) => Ok(Definition::Projected(with_unit(known, unit))),
+            None => Err(code),
         });
     }
     if let Some(text) = pe_string(keys) {
         if let Some(definition) = wkt::parse(&text) {
-            return Some(Horizontal::Known(definition));
+            return Some(Ok(definition));
         }
         warnings.push("the Esri PE string is not readable".into());
     }
@@ -384,14 +382,14 @@ fn projected(keys: &Keys<'_>, warnings: &mut Vec<String>) -> Option<Horizontal> 
         None => conversion(keys, &unit, warnings),
     };
     let Some(conversion) = conversion else {
-        return Some(Horizontal::Known(Definition::Engineering { name, unit }));
+        return Some(Ok(Definition::Engineering { name, unit }));
     };
     let axes = axes(&conversion);
     let mut crs = Projected { name, base: base?, conversion, unit, axes, code: None };
     if let Some(known) = registry::identify_projected(&crs).and_then(registry::projected) {
         crs = known;
     }
-    Some(Horizontal::Known(bound(Definition::Projected(crs), keys)))
+    Some(Ok(bound(Definition::Projected(crs), keys)))
 }
 
 /// The successor of a withdrawn code, unless the file insists by its name.
@@ -525,7 +523,7 @@ fn three_dimensional(crs: &Geodetic, vertical: u32) -> Option<Geodetic> {
     registry::geodetic(code).filter(|three| three.kind == GeodeticKind::Geographic3D)
 }
 
-/// Writes a CRS as GeoKeys. `false` where GeoTIFF has no way to say it; then only the name is written.
+/// Writes a CRS as GeoKeys.
 pub(crate) fn to_keys(crs: &Crs, keys: &mut KeyWriter) -> Written {
     match &crs.definition {
         Some(definition) => definition_to_keys(definition, keys),

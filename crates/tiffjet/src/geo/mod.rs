@@ -104,11 +104,12 @@ impl Geo {
         if let Some(unit) = place.vertical_unit {
             geo.add_unit(&unit, bands);
         }
+        let placed = geo.transform.is_some() || !geo.gcps.is_empty();
         if let Some(xml) = &sidecars.aux_xml {
             let aux = Aux::new(xml, bands, dtype, &mut geo.warnings);
             geo.overrule(aux);
         }
-        if let (None, true, Some(text)) = (geo.transform, geo.gcps.is_empty(), &sidecars.world_file) {
+        if let (None, false, Some(text)) = (geo.transform, placed, &sidecars.world_file) {
             geo.transform = transform::from_world_file(text, &mut geo.warnings);
         }
         geo
@@ -158,7 +159,8 @@ impl Geo {
     pub fn to_tags(&self) -> Result<GeoTags, String> {
         let mut tags = GeoTags {
             gdal_metadata: self.metadata.to_tag(),
-            gdal_nodata: self.tag_nodata.map(format_nodata),
+            // One tag for all bands: GDAL knows no other way either.
+            gdal_nodata: self.nodata(0).map(format_nodata),
             rpc: self.rpc.as_ref().map(Rpc::to_tag).unwrap_or_default(),
             ..GeoTags::default()
         };
@@ -180,5 +182,96 @@ impl Geo {
         }
         keys.finish(minor, &mut tags);
         Ok(tags)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tags() -> GeoTags {
+        GeoTags {
+            pixel_scale: vec![1.0, 1.0, 0.0],
+            tiepoints: vec![0.0, 0.0, 0.0, 10.0, 20.0, 0.0],
+            key_directory: vec![1, 1, 0, 3, 1024, 0, 1, 2, 1025, 0, 1, 1, 2048, 0, 1, 4326],
+            gdal_nodata: Some("7\0".into()),
+            gdal_metadata: Some("<GDALMetadata><Item name=\"k\">tag</Item></GDALMetadata>\0".into()),
+            ..GeoTags::default()
+        }
+    }
+
+    fn read(tags: &GeoTags, aux_xml: Option<&str>, world_file: Option<&str>) -> Geo {
+        let sidecars = Sidecars { aux_xml: aux_xml.map(Into::into), world_file: world_file.map(Into::into) };
+        Geo::new(tags, &sidecars, 1, DType::UInt8)
+    }
+
+    const WORLD: &str = "2\n0\n0\n-2\n101\n199\n";
+    const AUX: &str = "<PAMDataset><SRS>EPSG:32631</SRS><GeoTransform>5, 1, 0, 6, 0, -1</GeoTransform>\
+        <Metadata><MDI key=\"k\">aux</MDI></Metadata>\
+        <PAMRasterBand band=\"1\"><NoDataValue>9</NoDataValue></PAMRasterBand></PAMDataset>";
+
+    #[test]
+    fn tags_alone() {
+        let geo = read(&tags(), None, None);
+        assert_eq!(geo.transform, Some([1.0, 0.0, 10.0, 0.0, -1.0, 20.0]));
+        assert_eq!(geo.crs.as_ref().unwrap().epsg, Some(4326));
+        assert_eq!(geo.nodata(0), Some(Nodata::Float(7.0)));
+        assert_eq!(geo.metadata.item("k"), Some("tag"));
+        assert_eq!(geo.metadata.item("AREA_OR_POINT"), Some("Area"));
+        assert!(geo.warnings.is_empty(), "{:?}", geo.warnings);
+    }
+
+    #[test]
+    fn aux_xml_is_stronger_than_the_tags() {
+        let geo = read(&tags(), Some(AUX), Some(WORLD));
+        assert_eq!(geo.transform, Some([1.0, 0.0, 5.0, 0.0, -1.0, 6.0]));
+        assert_eq!(geo.crs.as_ref().unwrap().epsg, Some(32631));
+        assert_eq!(geo.nodata(0), Some(Nodata::Float(9.0)));
+        assert_eq!(geo.metadata.item("k"), Some("aux"));
+    }
+
+    #[test]
+    fn a_world_file_only_fills_a_gap() {
+        assert_eq!(read(&tags(), None, Some(WORLD)).transform, Some([1.0, 0.0, 10.0, 0.0, -1.0, 20.0]));
+        assert_eq!(read(&GeoTags::default(), None, Some(WORLD)).transform, Some([2.0, 0.0, 100.0, 0.0, -2.0, 200.0]));
+    }
+
+    #[test]
+    fn control_points_have_a_crs_of_their_own() {
+        let mut tags = tags();
+        tags.pixel_scale.clear();
+        let geo = read(&tags, None, None);
+        assert_eq!((geo.transform, geo.crs, geo.gcps.len()), (None, None, 1));
+        assert_eq!(geo.gcp_crs.unwrap().epsg, Some(4326));
+    }
+
+    #[test]
+    fn what_is_read_can_be_written_and_read_again() {
+        let mut geo = read(&tags(), Some(AUX), None);
+        geo.pixel_is_point = Some(true);
+        geo.metadata.bands.entry(0).or_default().scale = Some(0.1);
+        let back = read(&geo.to_tags().unwrap(), None, None);
+        assert_eq!(back.transform, geo.transform);
+        assert_eq!(back.crs.unwrap().epsg, Some(32631));
+        assert_eq!(back.pixel_is_point, Some(true));
+        assert_eq!(back.tag_nodata, Some(Nodata::Float(9.0)));
+        assert_eq!(back.metadata.band(0).scale, Some(0.1));
+        assert!(back.warnings.is_empty(), "{:?}", back.warnings);
+    }
+
+    #[test]
+    fn heights_alone_are_no_place() {
+        let geo = Geo { crs: Some(Crs::from_epsg(3855)), ..Geo::default() };
+        assert!(geo.to_tags().unwrap_err().contains("EGM2008"));
+    }
+
+    #[test]
+    fn a_million_bands_cost_nothing() {
+        let mut tags = tags();
+        tags.key_directory = vec![1, 1, 1, 3, 1024, 0, 1, 2, 2048, 0, 1, 4326, 4096, 0, 1, 3855];
+        let geo = Geo::new(&tags, &Sidecars::default(), usize::MAX, DType::UInt8);
+        assert!(geo.metadata.bands.len() <= 1 << 12);
+        assert_eq!(geo.metadata.band(0).unit.as_deref(), Some("metre"));
+        assert_eq!(geo.nodata(usize::MAX), Some(Nodata::Float(7.0)));
     }
 }
