@@ -530,7 +530,7 @@ pub(crate) fn to_keys(crs: &Crs, keys: &mut KeyWriter) -> Written {
         // A code that is not in the dataset: most such codes are newer projected systems.
         None => {
             code_to_keys(crs.epsg, key::PROJECTED_TYPE, MODEL_PROJECTED, keys);
-            Written { whole: crs.epsg.is_some(), minor: 0 }
+            Written { whole: short(crs.epsg) != USER_DEFINED, minor: 0 }
         }
     }
 }

@@ -56,6 +56,9 @@ pub struct Sidecars {
     pub world_file: Option<String>,
 }
 
+/// Bands that are told to hold heights. More of them than this is a hostile file.
+const MAX_HEIGHT_BANDS: usize = 1 << 12;
+
 /// Where an image lies and what its values mean.
 #[derive(Debug, Clone, Default)]
 pub struct Geo {
@@ -104,6 +107,7 @@ impl Geo {
         if let Some(unit) = place.vertical_unit {
             geo.add_unit(&unit, bands);
         }
+        geo.add_height_scale(tags, bands);
         let placed = geo.transform.is_some() || !geo.gcps.is_empty();
         if let Some(xml) = &sidecars.aux_xml {
             let aux = Aux::new(xml, bands, dtype, &mut geo.warnings);
@@ -130,9 +134,29 @@ impl Geo {
 
     /// Heights have the unit of the vertical CRS unless the metadata says otherwise.
     fn add_unit(&mut self, unit: &str, bands: usize) {
-        // A million bands of one height unit is a hostile file; the first thousands are told.
-        for band in 0..bands.min(1 << 12) {
+        for band in 0..bands.min(MAX_HEIGHT_BANDS) {
             self.metadata.bands.entry(band).or_default().unit.get_or_insert_with(|| unit.to_owned());
+        }
+    }
+
+    /// The third axis of scale and tie point tells heights of pixel values, where the CRS has heights.
+    fn add_height_scale(&mut self, tags: &GeoTags, bands: usize) {
+        let (&[_, _, scale, ..], &[_, _, value, _, _, height, ..]) =
+            (tags.pixel_scale.as_slice(), tags.tiepoints.as_slice())
+        else {
+            return;
+        };
+        let offset = height - value * scale;
+        let compound = self.crs.as_ref().is_some_and(|crs| crs.kind == Some(CrsKind::Compound));
+        // Most writers put 0: no scale, rather than a flat world.
+        if !compound || scale == 0.0 || !scale.is_finite() || !offset.is_finite() || (scale, offset) == (1.0, 0.0) {
+            return;
+        }
+        for band in 0..bands.min(MAX_HEIGHT_BANDS) {
+            let band = self.metadata.bands.entry(band).or_default();
+            if band.scale.is_none() && band.offset.is_none() {
+                (band.scale, band.offset) = (Some(scale), Some(offset));
+            }
         }
     }
 
@@ -257,6 +281,18 @@ mod tests {
         assert_eq!(back.tag_nodata, Some(Nodata::Float(9.0)));
         assert_eq!(back.metadata.band(0).scale, Some(0.1));
         assert!(back.warnings.is_empty(), "{:?}", back.warnings);
+    }
+
+    #[test]
+    fn a_third_axis_scales_heights() {
+        let mut tags = tags();
+        (tags.pixel_scale[2], tags.tiepoints[2], tags.tiepoints[5]) = (2.0, 3.0, 5.0);
+        assert_eq!(read(&tags, None, None).metadata.band(0).scale, None);
+        tags.key_directory = vec![1, 1, 1, 3, 1024, 0, 1, 2, 2048, 0, 1, 4326, 4096, 0, 1, 3855];
+        let geo = read(&tags, None, None);
+        assert_eq!((geo.metadata.band(0).scale, geo.metadata.band(0).offset), (Some(2.0), Some(-1.0)));
+        tags.pixel_scale[2] = 0.0;
+        assert_eq!(read(&tags, None, None).metadata.band(0).scale, None);
     }
 
     #[test]
