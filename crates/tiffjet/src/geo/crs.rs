@@ -518,7 +518,7 @@ fn three_dimensional(crs: &Geodetic, vertical: u32) -> Option<Geodetic> {
     let code = if ELLIPSOID_HEIGHTS.contains(&vertical) {
         registry::geodetic_by_datum(crs.datum.code?, GeodeticKind::Geographic3D, &crs.name)?
     } else {
-        vertical
+        registry::current(vertical)
     };
     registry::geodetic(code).filter(|three| three.kind == GeodeticKind::Geographic3D)
 }
