@@ -37,6 +37,8 @@ pub(in super::super) struct Expected {
     pub(in super::super) components: usize,
     /// Turns YCbCr to RGB.
     pub(in super::super) to_rgb: bool,
+    /// Upsamples with a triangle filter where the reference implementation does; else repeats samples.
+    pub(in super::super) smooth: bool,
 }
 
 /// How the coefficients come.
@@ -624,6 +626,7 @@ fn compose<S: Stored, V: Vectors>(frame: &Frame, planes: &[S], expected: Expecte
             stride: c.stride(),
             width: c.width,
             height: c.height,
+            smooth: expected.smooth,
             scale: (frame.most.0 / c.sampling.0, frame.most.1 / c.sampling.1),
         })
         .collect();
