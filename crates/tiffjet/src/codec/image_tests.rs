@@ -271,3 +271,93 @@ fn old_jpeg_takes_tables_from_tags_or_from_a_header() {
 }
 
 const OLD: old_jpeg::OldJpegCodec = old_jpeg::OldJpegCodec;
+
+fn from_hex(hex: &str) -> Vec<u8> {
+    let digits: Vec<u8> = hex.chars().filter_map(|c| c.to_digit(16)).map(|d| d as u8).collect();
+    digits.chunks_exact(2).map(|d| d[0] << 4 | d[1]).collect()
+}
+
+fn words(values: &[u16]) -> Vec<u8> {
+    values.iter().flat_map(|v| v.to_ne_bytes()).collect()
+}
+
+/// 5 x 4 pixels of 16 bits with predictors 1 to 7.
+const LOSSLESS: [&str; 7] = [
+    "ffd8ffc3000b100004000501011100ffc4001800010101010100000000000000000000000d060a0710ffda0008010100010000f52d2950 \
+     8ae2ee12c2c0a8f5743709777654d2bb7b84e8dd18aa5579bfffd9",
+    "ffd8ffc3000b100004000501011100ffc4001700010101010000000000000000000000000a060d10ffda0008010100020000ea5a5ca84d \
+     5c5708e3dcd3a5760e11c7b9a74aec1c238f734e95d87fffd9",
+    "ffd8ffc3000b100004000501011100ffc4001700010101010000000000000000000000000a0d0610ffda0008010100030000ed2e965425 \
+     5c5708ed1dfce29b2eae11dfbca9c696601c23ca7ab38fecc5ff00ffd9",
+    "ffd8ffc3000b100004000501011100ffc40018000100030100000000000000000000000004060a0d10ffda0008010100040000e92c972a \
+     135716f08b5ad77845ad6bbc22d6b5ff00ffd9",
+    "ffd8ffc3000b100004000501011100ffc400190000020301000000000000000000000000060f050a0d10ffda0008010100050000e2525c \
+     a84d5c5bc24f4f3d53915db78423237aa9a2bcaf085252f559457c7fffd9",
+    "ffd8ffc3000b100004000501011100ffc40018000100030100000000000000000000000009060a0d10ffda0008010100060000e92c972a \
+     135716f08e6ba6ec3bd784735d3761debc239ae9bb0ef7ffd9",
+    "ffd8ffc3000b100004000501011100ffc400190000020301000000000000000000000000090f060a0d10ffda0008010100070000e92c97 \
+     2a135716f08780f2bdc6d197f7843ca7adee408cc5bc21eb3e0f72646657ffd9",
+];
+
+#[test]
+fn lossless_jpeg_is_exact_with_every_predictor() {
+    let format = format(7, 5, 4, 1, DType::UInt16);
+    let value = |x: u16, y: u16| (x * 37 + y * x * 11 + y * 900) % 5000 + if x == 3 { 60000 } else { 0 };
+    let want: Vec<u16> = (0..20).map(|i| value(i % 5, i / 5)).collect();
+    for (i, hex) in LOSSLESS.iter().enumerate() {
+        assert_eq!(decode(&format, &from_hex(hex)).unwrap(), words(&want), "predictor {}", i + 1);
+    }
+}
+
+/// 8 x 8 grey pixels in many scans.
+const PROGRESSIVE: &str = "ffd8ffdb0043000302020302020303030304030304050805050404050a070706080c0a0c0c0b0a0b0b0d0e12100d0e110e0b0b10161011 \
+     13141515150c0f171816141812141514ffc2000b080008000801011100ffc40014000100000000000000000000000000000005ffda0008 \
+     01010000000103ffc400161000030000000000000000000000000000000506ffda000801010001050292527fffc4001610000300000000 \
+     00000000000000000000000221ffda0008010100063f02487fffc40014100100000000000000000000000000000000ffda000801010001 \
+     3f216fffda0008010100000010ff00ffc4001610000300000000000000000000000000000041a1ffda0008010100013f108c8fffd9";
+
+#[test]
+fn progressive_jpeg_gives_the_pixels_of_the_reference() {
+    let want = [
+        1, 20, 41, 61, 80, 100, 121, 140, 10, 29, 51, 70, 90, 109, 131, 150, 21, 39, 61, 80, 100, 119, 141, 160, 30,
+        49, 71, 90, 110, 129, 151, 170, 41, 60, 81, 100, 120, 140, 161, 180, 50, 69, 91, 110, 130, 149, 171, 190, 61,
+        80, 101, 120, 140, 160, 181, 200, 70, 89, 111, 130, 150, 169, 191, 209,
+    ];
+    let format = format(7, 8, 8, 1, DType::UInt8);
+    assert_eq!(decode(&format, &from_hex(PROGRESSIVE)).unwrap(), want);
+}
+
+/// 8 x 8 grey pixels of 12 bits.
+const TWELVE_BITS: &str = "ffd8ffdb0043000302020302020303030304030304050805050404050a070706080c0a0c0c0b0a0b0b0d0e12100d0e110e0b0b10161011 \
+     13141515150c0f171816141812141514ffc1000b0c0008000801011100ffc40014000100000000000000000000000000000009ffc4001c \
+     1000000603000000000000000000000000000b0c273845556273ffda0008010100003f002dd0e11551005a0c15772d47ffd9";
+
+#[test]
+fn twelve_bit_jpeg_gives_the_pixels_of_the_reference() {
+    let want = [
+        0, 401, 799, 1199, 1600, 2000, 2399, 2801, 150, 551, 950, 1350, 1751, 2151, 2550, 2951, 298, 700, 1098, 1499,
+        1899, 2300, 2698, 3100, 450, 852, 1250, 1651, 2051, 2452, 2850, 3252, 598, 1000, 1398, 1799, 2199, 2600, 2998,
+        3400, 750, 1152, 1550, 1951, 2351, 2752, 3150, 3552, 899, 1300, 1699, 2099, 2500, 2900, 3299, 3700, 1049, 1451,
+        1850, 2250, 2651, 3051, 3449, 3851,
+    ];
+    let mut format = format(7, 8, 8, 1, DType::UInt16);
+    format.bits = 12;
+    assert_eq!(decode(&format, &from_hex(TWELVE_BITS)).unwrap(), words(&want));
+}
+
+#[test]
+fn damaged_progressive_and_lossless_streams_end_in_pixels_or_an_error() {
+    let mut noise = Noise(11);
+    let cases =
+        [(PROGRESSIVE, 8, 8, DType::UInt8), (LOSSLESS[6], 5, 4, DType::UInt16), (TWELVE_BITS, 8, 8, DType::UInt16)];
+    for (hex, width, height, dtype) in cases {
+        let (format, bytes) = (format(7, width, height, 1, dtype), from_hex(hex));
+        for _ in 0..2000 {
+            let mut bytes = bytes.clone();
+            let at = noise.next() as usize % bytes.len();
+            bytes[at] = noise.next() as u8;
+            bytes.truncate(bytes.len() - noise.next() as usize % 8);
+            let _ = decode(&format, &bytes);
+        }
+    }
+}

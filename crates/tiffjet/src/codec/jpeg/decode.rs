@@ -721,7 +721,7 @@ impl Frame {
         self.mcus = (self.width.div_ceil(8 * most.0), self.height.div_ceil(8 * most.1));
         let mut first = 0;
         for c in &mut self.components {
-            if most.0 % c.sampling.0 != 0 || most.1 % c.sampling.1 != 0 {
+            if !most.0.is_multiple_of(c.sampling.0) || !most.1.is_multiple_of(c.sampling.1) {
                 return Err(Cause::unsupported("JPEG with fractional subsampling"));
             }
             c.width = (self.width * c.sampling.0).div_ceil(most.0);
