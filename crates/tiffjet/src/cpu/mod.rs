@@ -3,6 +3,7 @@
 mod canvas;
 mod chroma;
 mod read;
+mod stream;
 mod unpack;
 
 use std::sync::{Arc, OnceLock};

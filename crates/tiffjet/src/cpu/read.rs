@@ -310,6 +310,7 @@ impl Reader<'_> {
         for (y, row) in decoded.chunks_exact_mut(row_bytes).skip(first).take(tile.part.height as usize).enumerate() {
             self.unpack.row(row, tile, |band| self.row(band, tile, y as u32));
         }
+        self.unpack.settle();
     }
 
     fn failure(&self, tile: &TileRead, cause: Cause) -> Error {
