@@ -14,6 +14,7 @@ fn format(dtype: DType, width: u32, height: u32, samples: u16, additional: u32) 
         order: ByteOrder::NATIVE,
         photometric: 1,
         subsampling: (1, 1),
+        chroma: crate::codec::Chroma::default(),
         fax_options: 0,
         jpeg_tables: None,
         lerc: [4, additional],
