@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use tiffjet::geo::Nodata;
 use tiffjet::{DType, Image, Window};
 
 use crate::Outcome;
@@ -65,12 +66,26 @@ impl Checksum {
 
 fn line(image: &Image, shape: [usize; 3], dtype: DType, hashes: &[String]) -> Value {
     let overviews: Vec<[u32; 2]> = image.levels()[1..].iter().map(|l| [l.layout.width, l.layout.height]).collect();
+    let geo = image.geo();
     json!({
         "shape": shape,
         "dtype": shown_as(dtype).name(),
         "sha256": hashes,
+        "transform": geo.transform,
+        "epsg": geo.crs.as_ref().or(geo.gcp_crs.as_ref()).and_then(|crs| crs.epsg),
+        "nodata": geo.nodata(0).map(nodata_json),
         "overviews": overviews,
     })
+}
+
+/// A number, or its name where JSON has no number for it.
+pub fn nodata_json(nodata: Nodata) -> Value {
+    match nodata {
+        Nodata::Float(v) if v.is_finite() => json!(v),
+        Nodata::Float(v) => json!(v.to_string().to_lowercase()),
+        Nodata::Int(v) => json!(v),
+        Nodata::UInt(v) => json!(v),
+    }
 }
 
 /// GDAL's Python bindings have no pair of 32-bit integers and give single-precision pairs: so do the hashes here.

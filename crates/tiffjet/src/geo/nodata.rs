@@ -24,6 +24,58 @@ impl Nodata {
     }
 }
 
+impl Nodata {
+    /// A pixel of this value, native byte order, rounded to the type. `None` where the type can't hold it.
+    pub fn to_bytes(self, dtype: DType) -> Option<Vec<u8>> {
+        macro_rules! integer {
+            ($t:ty) => {{
+                let value = match self {
+                    Self::Float(v) if v.is_nan() => return None,
+                    Self::Float(v) if v.round() < <$t>::MIN as f64 || v.round() > <$t>::MAX as f64 => return None,
+                    Self::Float(v) => v.round() as $t,
+                    Self::Int(v) => <$t>::try_from(v).ok()?,
+                    Self::UInt(v) => <$t>::try_from(v).ok()?,
+                };
+                value.to_ne_bytes().to_vec()
+            }};
+        }
+        let value = self.as_f64();
+        Some(match dtype {
+            DType::UInt8 => integer!(u8),
+            DType::Int8 => integer!(i8),
+            DType::UInt16 => integer!(u16),
+            DType::Int16 => integer!(i16),
+            DType::UInt32 => integer!(u32),
+            DType::Int32 => integer!(i32),
+            DType::UInt64 => integer!(u64),
+            DType::Int64 => integer!(i64),
+            DType::Float16 => half_bits(value).to_ne_bytes().to_vec(),
+            DType::Float32 => (value as f32).to_ne_bytes().to_vec(),
+            DType::Float64 => value.to_ne_bytes().to_vec(),
+            DType::ComplexInt16 => [integer!(i16), vec![0; 2]].concat(),
+            DType::ComplexInt32 => [integer!(i32), vec![0; 4]].concat(),
+            DType::Complex64 => [(value as f32).to_ne_bytes(), [0; 4]].concat(),
+            DType::Complex128 => [value.to_ne_bytes(), [0; 8]].concat(),
+        })
+    }
+}
+
+/// The half-precision number nearest to a value, ties to even.
+fn half_bits(value: f64) -> u16 {
+    let sign = if value.is_sign_negative() { 0x8000 } else { 0 };
+    let magnitude = value.abs();
+    if magnitude.is_nan() {
+        return sign | 0x7e00;
+    }
+    if magnitude >= 65520.0 {
+        return sign | 0x7c00;
+    }
+    // The bits of half-precision numbers grow with their value, so the spacing below the value tells the rest.
+    let exponent = if magnitude < 2f64.powi(-14) { -14 } else { magnitude.log2().floor() as i32 };
+    let steps = (magnitude * 2f64.powi(10 - exponent)).round_ties_even() as u16;
+    sign | (((exponent + 14) as u16) << 10).wrapping_add(steps)
+}
+
 /// Reads a GDAL_NODATA text. `None` where it is empty or no pixel of `dtype` can hold it.
 ///
 /// A prefix that is a number counts, the rest is ignored (`"0x10"` is 0), a comma may stand for the decimal point, and
@@ -241,5 +293,18 @@ mod tests {
         assert_eq!(format_nodata(Nodata::Float(1e17)), "1e+17");
         assert_eq!(format_nodata(Nodata::Float(1e-10)), "1e-10");
         assert_eq!(format_nodata(Nodata::UInt(u64::MAX)), "18446744073709551615");
+    }
+
+    #[test]
+    fn pixels_of_nodata() {
+        assert_eq!(Nodata::Float(-9999.0).to_bytes(DType::Int16), Some((-9999i16).to_ne_bytes().to_vec()));
+        assert_eq!(Nodata::Float(256.0).to_bytes(DType::UInt8), None);
+        assert_eq!(Nodata::UInt(u64::MAX).to_bytes(DType::UInt64), Some(u64::MAX.to_ne_bytes().to_vec()));
+        let half = |v| half_bits(v);
+        assert_eq!([half(1.0), half(-2.0), half(65504.0), half(1e9)], [0x3c00, 0xc000, 0x7bff, 0x7c00]);
+        assert_eq!(
+            [half(2f64.powi(-24)), half(2f64.powi(-14)), half(0.0), half(1.0 + 2f64.powi(-11))],
+            [1, 0x400, 0, 0x3c00]
+        );
     }
 }

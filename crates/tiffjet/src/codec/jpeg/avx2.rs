@@ -29,8 +29,7 @@ fn pass<const SHIFT: i32>(p04: __m256i, p26: __m256i, p13: __m256i, p57: __m256i
     let t1 = _mm256_add_epi32(_mm256_madd_epi16(p04, factors(8192, -8192)), round);
     let t2 = _mm256_madd_epi16(p26, factors(4433, -10704));
     let t3 = _mm256_madd_epi16(p26, factors(10703, 4433));
-    let even =
-        [_mm256_add_epi32(t0, t3), _mm256_add_epi32(t1, t2), _mm256_sub_epi32(t1, t2), _mm256_sub_epi32(t0, t3)];
+    let even = [_mm256_add_epi32(t0, t3), _mm256_add_epi32(t1, t2), _mm256_sub_epi32(t1, t2), _mm256_sub_epi32(t0, t3)];
     let odd = [
         [factors(11363, 9633), factors(6437, 2260)],
         [factors(9633, -2259), factors(-11362, -6436)],
@@ -80,7 +79,8 @@ pub(super) fn inverse(block: &Block, out: &mut [u8], stride: usize) {
         // SAFETY: the row is 16 bytes; the load asks for no alignment.
         unsafe { _mm_loadu_si128(row.as_ptr().cast()) }
     };
-    let columns = pass::<11>(pairs(row(0), row(4)), pairs(row(2), row(6)), pairs(row(1), row(3)), pairs(row(5), row(7)));
+    let columns =
+        pass::<11>(pairs(row(0), row(4)), pairs(row(2), row(6)), pairs(row(1), row(3)), pairs(row(5), row(7)));
     let [c04, c15, c26, c37] = transpose(columns);
     let rows = pass::<18>(
         pairs(low(c04), high(c04)),

@@ -1,19 +1,25 @@
 //! An open file: its levels, masks and pages, and reading from them.
 
-use std::collections::HashSet;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+mod beside;
+mod file;
+mod mask;
+
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
 
 use crate::backend::{Backend, ReadJob};
 use crate::cpu::Cpu;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::geo::{self, Geo, GeoTags};
 use crate::layout::Layout;
 use crate::limits::Limits;
 use crate::plan::{ReadPlan, Window};
 use crate::source::{FileSource, Source};
 use crate::tensor::{Report, Tensor};
-use crate::tiff::{Array, Directory, Head, Header, tag};
+use crate::tiff::{Array, Directory, FieldType, Header, tag};
+use beside::Beside;
+use file::{File, Role};
 
 /// How to open a file.
 #[derive(Debug, Clone)]
@@ -56,104 +62,6 @@ pub struct Mask {
     file: Arc<File>,
 }
 
-/// A TIFF file with its directories, nothing of it interpreted yet.
-struct File {
-    head: Head,
-    header: Header,
-    /// All directories of the chain, in order.
-    chain: Vec<Directory>,
-    /// What was passed over.
-    warnings: Vec<String>,
-}
-
-impl std::fmt::Debug for File {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("File").field("name", self.head.name()).finish_non_exhaustive()
-    }
-}
-
-/// What a directory is for (NewSubfileType, or the older SubfileType).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Role {
-    reduced: bool,
-    mask: bool,
-}
-
-impl File {
-    fn open(source: Arc<dyn Source>, limits: &Limits) -> Result<Self> {
-        let head = Head::new(source, limits.clone())?;
-        let header = Header::read(&head)?;
-        let mut file = Self { head, header, chain: Vec::new(), warnings: Vec::new() };
-        file.follow()?;
-        Ok(file)
-    }
-
-    /// Reads the chain of directories. Only the first must be there: a broken tail is a warning, not the loss of the
-    /// image.
-    fn follow(&mut self) -> Result<()> {
-        let mut seen = HashSet::new();
-        let mut offset = self.header.first;
-        while offset != 0 || self.chain.is_empty() {
-            if !seen.insert(offset) {
-                self.warnings.push(format!("the chain of directories returns to byte {offset}"));
-                break;
-            }
-            if seen.len() > self.head.limits().directories {
-                let (asked, allowed) = (seen.len() as u64, self.head.limits().directories as u64);
-                return Err(Error::limit(self.head.name(), "directories", asked, allowed));
-            }
-            match Directory::read(&self.head, &self.header, offset) {
-                Ok(directory) => {
-                    offset = directory.next;
-                    self.chain.push(directory);
-                }
-                Err(error) if self.chain.is_empty() => return Err(error),
-                Err(error) => {
-                    self.warnings.push(format!("directory {}: {error}", self.chain.len()));
-                    break;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn layout(&self, directory: &Directory) -> Result<Layout> {
-        Layout::new(&self.head, &self.header, directory)
-    }
-
-    fn role(&self, directory: &Directory) -> Role {
-        let number = |tag| directory.number(&self.head, tag).ok().flatten();
-        match (number(tag::NEW_SUBFILE_TYPE), number(tag::SUBFILE_TYPE)) {
-            (Some(bits), _) => Role { reduced: bits & 1 != 0, mask: bits & 4 != 0 },
-            (None, kind) => Role { reduced: kind == Some(2), mask: false },
-        }
-    }
-
-    /// Directories that SubIFDs names. They may begin chains, but readers agree to take the first of each.
-    fn children(&mut self, directory: &Directory) -> Vec<Directory> {
-        let offsets = match directory.numbers(&self.head, tag::SUB_IFDS) {
-            Ok(offsets) => offsets.unwrap_or_default(),
-            Err(error) => {
-                self.warnings.push(format!("SubIFDs: {error}"));
-                return Vec::new();
-            }
-        };
-        let mut seen: HashSet<u64> = self.chain.iter().map(|d| d.offset).collect();
-        let mut children = Vec::new();
-        for offset in offsets.into_iter().filter(|&o| o != 0) {
-            if !seen.insert(offset) || children.len() >= self.head.limits().directories {
-                self.warnings.push(format!("SubIFDs names the directory at byte {offset} again"));
-                continue;
-            }
-            match Directory::read(&self.head, &self.header, offset) {
-                Ok(child) => children.push(child),
-                Err(error) => self.warnings.push(format!("SubIFDs: {error}")),
-            }
-        }
-        children
-    }
-}
-
 /// An open TIFF.
 #[derive(Debug)]
 pub struct Image {
@@ -163,7 +71,9 @@ pub struct Image {
     pages: usize,
     page: usize,
     warnings: Vec<String>,
-    path: Option<PathBuf>,
+    /// The path, where files beside it count.
+    beside: Option<Beside>,
+    geo: OnceLock<Geo>,
 }
 
 impl Image {
@@ -171,7 +81,8 @@ impl Image {
     pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self> {
         let path = path.as_ref();
         let source = Arc::new(FileSource::open(path)?);
-        Self::from_parts(source, Some(path.to_owned()), options)
+        let beside = (options.sidecars && options.page == 0).then(|| Beside::new(path));
+        Self::from_parts(source, beside, options)
     }
 
     /// Opens any source; sidecars are not looked for.
@@ -179,7 +90,7 @@ impl Image {
         Self::from_parts(source, None, options)
     }
 
-    fn from_parts(source: Arc<dyn Source>, path: Option<PathBuf>, options: &OpenOptions) -> Result<Self> {
+    fn from_parts(source: Arc<dyn Source>, beside: Option<Beside>, options: &OpenOptions) -> Result<Self> {
         let mut file = File::open(source, &options.limits)?;
         let roles: Vec<Role> = file.chain.iter().map(|d| file.role(d)).collect();
         // The first directory is an image whatever it says of itself.
@@ -201,21 +112,49 @@ impl Image {
             page: options.page,
             warnings: file.warnings.clone(),
             file,
-            path,
+            beside,
+            geo: OnceLock::new(),
         };
-        image.adopt(&image.file.clone(), &parts, false);
+        image.adopt(&image.file.clone(), &parts, false, false);
+        image.adopt_beside(&options.limits);
         Ok(image)
     }
 
+    /// Takes overviews and masks from files beside the image, where it has none itself.
+    fn adopt_beside(&mut self, limits: &Limits) {
+        let Some(beside) = &self.beside else { return };
+        let (overviews, masks) = (beside.overviews(), beside.masks());
+        if self.levels.len() == 1 {
+            self.adopt_file(overviews, limits, false);
+        }
+        if self.levels[0].mask.is_none() {
+            self.adopt_file(masks, limits, true);
+        }
+    }
+
+    fn adopt_file(&mut self, source: Option<FileSource>, limits: &Limits, masks: bool) {
+        let Some(source) = source else { return };
+        let name = source.name().clone();
+        match File::open(Arc::new(source), limits) {
+            Ok(file) => {
+                self.warnings.extend(file.warnings.iter().map(|w| format!("{name}: {w}")));
+                let file = Arc::new(file);
+                self.adopt(&file, &file.chain, !masks, masks);
+            }
+            Err(error) => self.warnings.push(error.to_string()),
+        }
+    }
+
     /// Takes overviews and masks from a list of directories. What does not fit is passed over with a warning.
-    fn adopt(&mut self, file: &Arc<File>, parts: &[Directory], external: bool) {
+    fn adopt(&mut self, file: &Arc<File>, parts: &[Directory], all_overviews: bool, all_masks: bool) {
         for directory in parts {
             let role = file.role(directory);
-            if !(role.reduced || role.mask || external) {
+            let (mask, overview) = (role.mask || all_masks, role.reduced || all_overviews);
+            if !(mask || overview) {
                 continue;
             }
             match file.layout(directory) {
-                Ok(layout) if role.mask => self.adopt_mask(file, layout),
+                Ok(layout) if mask => self.adopt_mask(file, layout),
                 Ok(layout) => self.adopt_overview(file, layout),
                 Err(error) => self.warnings.push(format!("overview at byte {}: {error}", directory.offset)),
             }
@@ -300,6 +239,61 @@ impl Image {
         self.directory.array(&self.file.head, tag)
     }
 
+    /// Where the image lies and what its values mean; read when it is asked for the first time.
+    pub fn geo(&self) -> &Geo {
+        self.geo.get_or_init(|| {
+            let mut warnings = Vec::new();
+            let tags = self.geo_tags(&mut warnings);
+            let sidecars = match &self.beside {
+                Some(beside) => beside.texts(self.file.head.limits(), &mut warnings),
+                None => geo::Sidecars::default(),
+            };
+            let mut geo = Geo::new(&tags, &sidecars, self.shape()[0], self.dtype());
+            geo.warnings.splice(0..0, warnings);
+            geo
+        })
+    }
+
+    /// The georeferencing tags as written. One that can't be read is a warning: the pixels still can.
+    fn geo_tags(&self, warnings: &mut Vec<String>) -> GeoTags {
+        let mut array = |tag: u16| match self.tag(tag) {
+            Ok(array) => array,
+            Err(error) => {
+                warnings.push(error.to_string());
+                None
+            }
+        };
+        let mut floats = |tag| array(tag).map(|a| a.floats()).unwrap_or_default();
+        let pixel_scale = floats(tag::MODEL_PIXEL_SCALE);
+        let tiepoints = floats(tag::MODEL_TIEPOINT);
+        let transformation = floats(tag::MODEL_TRANSFORMATION);
+        let double_params = floats(tag::GEO_DOUBLE_PARAMS);
+        let rpc = floats(tag::RPC_COEFFICIENTS);
+        let keys = array(tag::GEO_KEY_DIRECTORY).filter(|a| a.kind == FieldType::Short);
+        GeoTags {
+            pixel_scale,
+            tiepoints,
+            transformation,
+            key_directory: keys
+                .and_then(|a| a.unsigned())
+                .map(|keys| keys.into_iter().map(|k| k as u16).collect())
+                .unwrap_or_default(),
+            double_params,
+            ascii_params: array(tag::GEO_ASCII_PARAMS).map(|a| a.bytes).unwrap_or_default(),
+            gdal_metadata: array(tag::GDAL_METADATA).map(|a| a.text()),
+            gdal_nodata: array(tag::GDAL_NODATA).map(|a| a.text()),
+            rpc,
+        }
+    }
+
+    /// Red, green and blue of each value of a palette image.
+    pub fn colour_map(&self) -> Result<Option<Vec<[u16; 3]>>> {
+        let Some(map) = self.directory.numbers(&self.file.head, tag::COLOR_MAP)? else { return Ok(None) };
+        let n = map.len() / 3;
+        let value = |i: usize| map[i].min(u64::from(u16::MAX)) as u16;
+        Ok(Some((0..n).map(|i| [value(i), value(n + i), value(2 * n + i)]).collect()))
+    }
+
     /// Bands, rows and columns that a window gives, without looking for its tiles.
     pub fn plan_shape(&self, window: &Window) -> Result<[usize; 3]> {
         window.shape(self.name(), &self.level(window.level)?.layout)
@@ -316,7 +310,7 @@ impl Image {
             let feature = format!("compression {}", layout.format.compression);
             return Err(Error::unsupported(self.name(), feature, "convert the file with the program that wrote it"));
         }
-        let fill = vec![0; layout.dtype().size()];
+        let fill = self.fill(layout.dtype());
         let plan = ReadPlan::new(file.head.name(), layout, window, fill, |tile| {
             layout.index.locate(&file.head, layout, tile)
         })?;
@@ -326,6 +320,14 @@ impl Image {
             return Err(Error::limit(self.name(), "bytes of pixels in one read", asked, allowed));
         }
         Ok(plan)
+    }
+
+    /// What stands in tiles that are not in the file: nodata where the tag says so, else 0.
+    fn fill(&self, dtype: DType) -> Vec<u8> {
+        let text = self.directory.text(&self.file.head, tag::GDAL_NODATA).ok().flatten();
+        text.and_then(|text| geo::parse_nodata(&text, dtype))
+            .and_then(|nodata| nodata.to_bytes(dtype))
+            .unwrap_or_else(|| vec![0; dtype.size()])
     }
 
     /// Reads a window on the CPU.
