@@ -15,7 +15,8 @@ fn the_table_of_verbs_is_true() {
     let help = String::from_utf8(output.stdout).expect("text");
     let commands = help.split_once("Commands:\n").expect("a list of verbs").1;
     let lines = commands.lines().take_while(|line| !line.is_empty());
-    let built: BTreeSet<&str> = lines.filter_map(|line| line.split_whitespace().next()).filter(|v| *v != "help").collect();
+    let built: BTreeSet<&str> =
+        lines.filter_map(|line| line.split_whitespace().next()).filter(|v| *v != "help").collect();
 
     assert_eq!(documented, built);
 }
