@@ -71,6 +71,7 @@ impl Codec for Jpeg {
             rows: tile.rows,
             components: format.samples as usize,
             to_rgb: format.photometric == YCBCR && format.samples == 3,
+            smooth: true,
         };
         check_out(tile, out)?;
         STATE.with_borrow_mut(|state| {

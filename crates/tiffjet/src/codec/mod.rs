@@ -5,6 +5,8 @@
 
 mod ccitt;
 mod deflate;
+#[cfg(test)]
+mod image_tests;
 mod jpeg;
 mod jpeg2000;
 mod jxl;
