@@ -9,10 +9,9 @@ CARGO ?= cargo
 PYTHON ?= python3
 BUILD := build
 
-# The C libraries inside crates are compiled from the sources they carry. These variables would make their build scripts
-# take a library of the system instead, of whatever version it has.
+# The C libraries inside crates are compiled from the sources they carry (`make rules` looks at their features). This
+# variable would make zstd's build script take the library of the system instead, of whatever version it has.
 unexport ZSTD_SYS_USE_PKG_CONFIG
-export LZMA_API_STATIC := 1
 
 .PHONY: help demo test check fmt clippy rules doc clean
 
