@@ -503,7 +503,8 @@ impl OldJpeg {
         let interchange = match directory.number(head, tag::JPEG_INTERCHANGE)? {
             Some(at) if at > 0 && at < head.length() => {
                 let left = head.length() - at;
-                let length = directory.number(head, tag::JPEG_INTERCHANGE_LENGTH)?.unwrap_or(left).min(left);
+                let length = directory.number(head, tag::JPEG_INTERCHANGE_LENGTH)?.unwrap_or(0);
+                let length = if length == 0 { left } else { length.min(left) };
                 Some(head.bytes(at, length, "JPEG interchange stream")?)
             }
             _ => None,
@@ -516,6 +517,7 @@ impl OldJpeg {
             process: directory.number(head, tag::JPEG_PROC)?.unwrap_or(1) as u16,
             restart_interval: directory.number(head, tag::JPEG_RESTART_INTERVAL)?.unwrap_or(0) as u16,
             image,
+            ..Self::default()
         })
     }
 }

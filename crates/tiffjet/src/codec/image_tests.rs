@@ -14,22 +14,8 @@ impl Noise {
 }
 
 fn format(compression: u16, width: u32, height: u32, samples: u16, dtype: DType) -> TileFormat {
-    TileFormat {
-        compression,
-        width,
-        height,
-        samples,
-        bits: dtype.size() as u16 * 8,
-        kind: dtype.kind(),
-        dtype,
-        order: ByteOrder::NATIVE,
-        photometric: if samples >= 3 { 2 } else { 1 },
-        subsampling: (1, 1),
-        fax_options: 0,
-        jpeg_tables: None,
-        lerc: [0, 0],
-        old_jpeg: None,
-    }
+    let photometric = if samples >= 3 { 2 } else { 1 };
+    TileFormat { photometric, ..TileFormat::new(compression, (width, height), samples, dtype) }
 }
 
 /// A smooth picture with a little noise.

@@ -4,7 +4,7 @@
 use std::sync::OnceLock;
 
 use super::jpeg::{Decoder, Expected, check_out};
-use super::{Cause, Codec, Encoded, TileFormat, Unit};
+use super::{Cause, Codec, Conversion, Encoded, TileFormat, Unit};
 
 /// Old-style JPEG (TIFF 6.0).
 #[derive(Debug)]
@@ -25,10 +25,6 @@ pub struct OldJpeg {
     pub process: u16,
     /// JPEGRestartInterval (515), in MCUs.
     pub restart_interval: u16,
-    /// YCbCrCoefficients (529).
-    pub coefficients: [f32; 3],
-    /// ReferenceBlackWhite (532).
-    pub reference: [f32; 6],
     /// Width and height of the whole image, for streams that are cut into strips.
     pub image: (u32, u32),
     /// The whole image, where the interchange stream has it in one piece.
@@ -48,8 +44,6 @@ impl Default for OldJpeg {
             ac_tables: Vec::new(),
             process: 1,
             restart_interval: 0,
-            coefficients: [0.299, 0.587, 0.114],
-            reference: [0.0, 255.0, 128.0, 255.0, 128.0, 255.0],
             image: (0, 0),
             whole: Whole::default(),
         }
@@ -90,7 +84,10 @@ impl Codec for OldJpegCodec {
             decode_stream(&assemble(tile, tags, &header)?, format, tile.rows, out)?;
         }
         if format.photometric == 6 && format.samples == 3 && format.dtype.size() == 1 {
-            to_rgb(tags, out);
+            let conversion = Conversion::new(&format.chroma);
+            for pixel in out.as_chunks_mut::<3>().0 {
+                *pixel = conversion.rgb(*pixel);
+            }
         }
         Ok(())
     }
@@ -255,34 +252,5 @@ fn component_count(format: &TileFormat) -> Result<u8, Cause> {
     match format.samples {
         n @ 1..=4 => Ok(n as u8),
         n => Err(Cause::unsupported(format!("old-style JPEG of {n} samples"))),
-    }
-}
-
-/// YCbCr of the file's own coefficients and reference levels to RGB, in the fixed point of the reference reader.
-fn to_rgb(tags: &OldJpeg, out: &mut [u8]) {
-    const HALF: i32 = 1 << 15;
-    let fixed = |x: f32| (x.clamp(0.0, 2.0) * 65536.0 + 0.5) as i32;
-    let [red, green, blue] = tags.coefficients;
-    let green = if green == 0.0 { 1.0 } else { green };
-    let (to_red, to_blue) = (2.0 - 2.0 * red, 2.0 - 2.0 * blue);
-    let (green_cr, green_cb) = (fixed(red * to_red / green), fixed(blue * to_blue / green));
-    let (to_red, to_blue) = (fixed(to_red), fixed(to_blue));
-    // Casts from float saturate, and NaN gives 0; the bound keeps the products in 32 bits.
-    let levels = |black: f32, white: f32, range: f32| -> [i32; 256] {
-        let span = if white == black { 1.0 } else { white - black };
-        std::array::from_fn(|code| ((code as f32 - black.trunc()) * range / span).clamp(-4096.0, 4096.0) as i32)
-    };
-    let [y0, y1, cb0, cb1, cr0, cr1] = tags.reference;
-    let (ys, cbs, crs) = (levels(y0, y1, 255.0), levels(cb0, cb1, 127.0), levels(cr0, cr1, 127.0));
-    for pixel in out.chunks_exact_mut(3) {
-        let (y, cb, cr) = (ys[pixel[0] as usize], cbs[pixel[1] as usize], crs[pixel[2] as usize]);
-        let rgb = [
-            y + ((to_red * cr + HALF) >> 16),
-            y + ((HALF - green_cb * cb - green_cr * cr) >> 16),
-            y + ((to_blue * cb + HALF) >> 16),
-        ];
-        for (out, value) in pixel.iter_mut().zip(rgb) {
-            *out = value.clamp(0, 255) as u8;
-        }
     }
 }

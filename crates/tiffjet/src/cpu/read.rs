@@ -10,7 +10,7 @@ use std::time::Instant;
 use rayon::ThreadPool;
 
 use super::canvas::Canvas;
-use super::chroma::Conversion;
+use super::chroma;
 use super::unpack::Unpack;
 use crate::backend::ReadJob;
 use crate::codec::{Cause, Encoded, Unit, reverse_bits};
@@ -295,8 +295,7 @@ impl Reader<'_> {
             layout.codec.decode(&Encoded { rows, ..encoded }, inside).map_err(fails)?;
         }
         if let Some(subsampling) = layout.packed_chroma() {
-            let conversion = Conversion::new(&layout.format.chroma);
-            let mut pixels = conversion.expand(decoded, &layout.format, tile.rows, subsampling);
+            let mut pixels = chroma::expand(decoded, &layout.format, tile.rows, subsampling);
             self.place(tile, &mut pixels);
         } else {
             self.place(tile, decoded);

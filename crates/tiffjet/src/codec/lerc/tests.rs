@@ -1,25 +1,8 @@
 use super::*;
 use crate::codec::{Settings, TileFormat};
-use crate::dtype::ByteOrder;
 
 fn format(dtype: DType, width: u32, height: u32, samples: u16, additional: u32) -> TileFormat {
-    TileFormat {
-        compression: 34887,
-        width,
-        height,
-        samples,
-        bits: dtype.size() as u16 * 8,
-        kind: dtype.kind(),
-        dtype,
-        order: ByteOrder::NATIVE,
-        photometric: 1,
-        subsampling: (1, 1),
-        chroma: crate::codec::Chroma::default(),
-        fax_options: 0,
-        jpeg_tables: None,
-        lerc: [4, additional],
-        old_jpeg: None,
-    }
+    TileFormat { lerc: [4, additional], ..TileFormat::new(34887, (width, height), samples, dtype) }
 }
 
 fn encode(format: &TileFormat, bytes: &[u8], max_z_error: f64) -> Result<Vec<u8>, Cause> {
