@@ -389,7 +389,7 @@ impl Builder<'_> {
 /// Elements of the tile arrays that are read at once.
 const PAGE: u64 = 4096;
 
-/// Parts of the tile arrays by tag and page number.
+/// Parts of the tile arrays, by tag and number.
 type Pages = HashMap<(u16, u64), Arc<[u64]>>;
 
 /// Where the tiles of a level stand. The arrays stay in the file until a tile is asked for.

@@ -91,11 +91,11 @@ fn alpha_band(layout: &Layout) -> Option<u16> {
     extra.iter().position(|&kind| kind == 1 || kind == 2).map(|i| (first + i + 1) as u16)
 }
 
-/// A question about one pixel.
-type Test = Box<dyn Fn(&[u8]) -> bool>;
+/// Tells whether the bytes of a pixel are nodata.
+type IsNodata = Box<dyn Fn(&[u8]) -> bool>;
 
 /// Whether a pixel is nodata: equal in value, and not a number where nodata is not.
-fn comparison(nodata: geo::Nodata, dtype: DType) -> Test {
+fn comparison(nodata: geo::Nodata, dtype: DType) -> IsNodata {
     let value = nodata.as_f64();
     match dtype {
         DType::Float32 => Box::new(move |b| {
