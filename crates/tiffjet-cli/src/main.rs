@@ -25,6 +25,7 @@ enum Verb {
 /// Why a verb fails: one line for the user.
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
+#[allow(clippy::print_stderr)] // the one line that says why
 fn main() -> ExitCode {
     let outcome = match Cli::parse().verb {
         Verb::Checksum(verb) => verb.run(),

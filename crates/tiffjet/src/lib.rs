@@ -25,3 +25,8 @@ pub use layout::Layout;
 pub use limits::Limits;
 pub use plan::{ReadPlan, Window};
 pub use tensor::{Device, HostBuffer, Report, Storage, Tensor};
+
+/// The examples of the README compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

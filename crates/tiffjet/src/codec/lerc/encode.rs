@@ -20,7 +20,7 @@ const FINEST_SCALE: f64 = 65536.0;
 
 /// Where the values of a blob come from: pixels of `stride` samples, of which the blob holds `depth` from `first` on.
 #[derive(Clone, Copy)]
-pub(super) struct Source<'a> {
+pub(super) struct Samples<'a> {
     pub bytes: &'a [u8],
     pub width: usize,
     pub rows: usize,
@@ -29,7 +29,7 @@ pub(super) struct Source<'a> {
     pub depth: usize,
 }
 
-impl Source<'_> {
+impl Samples<'_> {
     #[inline(always)]
     fn value<T: Value>(&self, pixel: usize, sample: usize) -> T {
         let at = (pixel * self.stride + self.first + sample) * T::SIZE;
@@ -56,15 +56,15 @@ impl Source<'_> {
 }
 
 /// Appends one blob; `error` is the largest one allowed.
-pub(super) fn image<T: Value>(source: &Source<'_>, error: f64, out: &mut Vec<u8>) -> Result<(), Cause> {
+pub(super) fn image<T: Value>(samples: &Samples<'_>, error: f64, out: &mut Vec<u8>) -> Result<(), Cause> {
     let start = out.len();
-    let survey = Survey::<T>::new(source);
-    let step = survey.step(source, error);
+    let survey = Survey::<T>::new(samples);
+    let step = survey.step(samples, error);
     let mut header = Header {
         version: WRITTEN,
-        rows: source.rows,
-        width: source.width,
-        depth: source.depth,
+        rows: samples.rows,
+        width: samples.width,
+        depth: samples.depth,
         valid: survey.valid,
         block: BLOCK,
         size: 0,
@@ -77,7 +77,7 @@ pub(super) fn image<T: Value>(source: &Source<'_>, error: f64, out: &mut Vec<u8>
     let constant = survey.ranges.iter().all(|range| range.is_constant());
     let mut body = Vec::new();
     if survey.valid > 0 && !constant {
-        let image = Image { source, survey: &survey, step };
+        let image = Image { samples, survey: &survey, step };
         header.block = image.body(&mut body);
     }
     if survey.valid > 0 && !constant && header.min == header.max {
@@ -148,9 +148,9 @@ struct Survey<T> {
 }
 
 impl<T: Value> Survey<T> {
-    fn new(source: &Source<'_>) -> Self {
-        let pixels = source.width * source.rows;
-        let shown = |k: usize| !T::FLOAT || !source.value::<T>(k, 0).is_nan();
+    fn new(samples: &Samples<'_>) -> Self {
+        let pixels = samples.width * samples.rows;
+        let shown = |k: usize| !T::FLOAT || !samples.value::<T>(k, 0).is_nan();
         let valid = (0..pixels).filter(|&k| shown(k)).count();
         let mask = (valid > 0 && valid < pixels).then(|| {
             let mut mask = Mask::hidden(pixels);
@@ -160,14 +160,14 @@ impl<T: Value> Survey<T> {
         let first = (0..pixels).find(|&k| shown(k));
         let ranges = first.map_or(Vec::new(), |first| {
             let range = |sample| {
-                let first = source.value::<T>(first, sample);
+                let first = samples.value::<T>(first, sample);
                 let mut range = Range::new(first);
                 (0..pixels)
                     .filter(|&k| mask.as_ref().is_none_or(|mask| mask.get(k)))
-                    .for_each(|k| range.add(source.value::<T>(k, sample), first));
+                    .for_each(|k| range.add(samples.value::<T>(k, sample), first));
                 range
             };
-            (0..source.depth).map(range).collect()
+            (0..samples.depth).map(range).collect()
         });
         Self { mask, valid, ranges }
     }
@@ -188,33 +188,33 @@ impl<T: Value> Survey<T> {
     ///
     /// Readers round the sum of offset and steps to the type of the image; for floats that rounding is taken off the
     /// error, so that the one asked for is kept strictly. A coarser step that loses nothing is better than any.
-    fn step(&self, source: &Source<'_>, asked: f64) -> Step {
+    fn step(&self, samples: &Samples<'_>, asked: f64) -> Step {
         if !T::FLOAT {
             return Step { error: asked.floor().clamp(0.5, MAX_QUANTUM), limit: f64::INFINITY };
         }
         // Beyond the limit, rounding would take more than half: a mark such as -3.4e38 must not spoil its tile.
         let limit = asked / (2.0 * T::EPSILON);
         let largest = self.max().abs().max(self.min().abs());
-        let largest = if largest <= limit { largest } else { self.largest_within(source, limit) };
+        let largest = if largest <= limit { largest } else { self.largest_within(samples, limit) };
         let error = asked - largest * T::EPSILON;
-        match self.exact_step(source, 2.0 * error) {
+        match self.exact_step(samples, 2.0 * error) {
             Some(step) => Step { error: step / 2.0, limit: MAX_QUANTUM },
             None => Step { error, limit },
         }
     }
 
-    fn largest_within(&self, source: &Source<'_>, limit: f64) -> f64 {
-        self.values(source).map(|v| v.to_f64().abs()).filter(|v| *v <= limit).fold(0.0, f64::max)
+    fn largest_within(&self, samples: &Samples<'_>, limit: f64) -> f64 {
+        self.values(samples).map(|v| v.to_f64().abs()).filter(|v| *v <= limit).fold(0.0, f64::max)
     }
 
     /// The coarsest power of two, from 1 down to above `floor`, of which all values but huge ones are multiples.
     ///
     /// Heights in metres or quarters of them are such floats. Quantising by it loses nothing.
-    fn exact_step(&self, source: &Source<'_>, floor: f64) -> Option<f64> {
+    fn exact_step(&self, samples: &Samples<'_>, floor: f64) -> Option<f64> {
         // The sums of offset and steps are exact, too; -0.0 is no multiple.
         let exact = |v: f64, scale: f64| f64::from((v * scale) as i32).to_bits() == (v * scale).to_bits();
         let mut scale = 1.0;
-        for v in self.values(source).map(T::to_f64) {
+        for v in self.values(samples).map(T::to_f64) {
             while !exact(v, scale) && v.abs() <= MAX_QUANTUM {
                 scale *= 2.0;
                 if scale > FINEST_SCALE || scale * floor >= 1.0 {
@@ -226,9 +226,9 @@ impl<T: Value> Survey<T> {
     }
 
     /// All valid values, pixel after pixel.
-    fn values(&self, source: &Source<'_>) -> impl Iterator<Item = T> {
-        let pixels = (0..source.width * source.rows).filter(|&k| self.shown(k));
-        pixels.flat_map(move |k| (0..source.depth).map(move |sample| source.value(k, sample)))
+    fn values(&self, samples: &Samples<'_>) -> impl Iterator<Item = T> {
+        let pixels = (0..samples.width * samples.rows).filter(|&k| self.shown(k));
+        pixels.flat_map(move |k| (0..samples.depth).map(move |sample| samples.value(k, sample)))
     }
 }
 
@@ -243,7 +243,7 @@ struct Step {
 
 /// An image being encoded.
 struct Image<'a, T> {
-    source: &'a Source<'a>,
+    samples: &'a Samples<'a>,
     survey: &'a Survey<T>,
     step: Step,
 }
@@ -251,7 +251,7 @@ struct Image<'a, T> {
 impl<T: Value> Image<'_, T> {
     /// Writes the body in the shortest way and gives the side of its blocks.
     fn body(&self, out: &mut Vec<u8>) -> usize {
-        let values = self.survey.valid * self.source.depth;
+        let values = self.survey.valid * self.samples.depth;
         let mut block = BLOCK;
         out.push(0);
         let coded = T::SIZE == 1 && self.step.error == 0.5;
@@ -273,22 +273,22 @@ impl<T: Value> Image<'_, T> {
         if out.len() > values * T::SIZE {
             out.clear();
             out.push(1);
-            self.survey.values(self.source).for_each(|v| v.push_le(out));
+            self.survey.values(self.samples).for_each(|v| v.push_le(out));
         }
         block
     }
 
     fn blocks(&self, side: usize, out: &mut Vec<u8>) {
-        let source = self.source;
+        let samples = self.samples;
         let mut writer = BlockWriter { step: self.step, stuffer: Stuffer::default(), quanta: [0; BLOCK_VALUES] };
         let mut values = [T::from_i64(0); BLOCK_VALUES];
-        for row in (0..source.rows).step_by(side) {
-            for col in (0..source.width).step_by(side) {
-                for sample in 0..source.depth {
-                    let cols = side.min(source.width - col);
+        for row in (0..samples.rows).step_by(side) {
+            for col in (0..samples.width).step_by(side) {
+                for sample in 0..samples.depth {
+                    let cols = side.min(samples.width - col);
                     let mut n = 0;
-                    for r in row..(row + side).min(source.rows) {
-                        n += self.gather(r * source.width + col, cols, sample, &mut values[n..]);
+                    for r in row..(row + side).min(samples.rows) {
+                        n += self.gather(r * samples.width + col, cols, sample, &mut values[n..]);
                     }
                     writer.write(col, &values[..n], out);
                 }
@@ -300,14 +300,14 @@ impl<T: Value> Image<'_, T> {
     #[inline]
     fn gather(&self, pixel: usize, count: usize, sample: usize, out: &mut [T]) -> usize {
         if self.survey.mask.is_none() {
-            let values = self.source.values(pixel, count, sample);
+            let values = self.samples.values(pixel, count, sample);
             out.iter_mut().zip(values).for_each(|(cell, v)| *cell = v);
             return count;
         }
         let shown = (pixel..pixel + count).filter(|&k| self.survey.shown(k));
         let mut n = 0;
         for (cell, k) in out.iter_mut().zip(shown) {
-            *cell = self.source.value(k, sample);
+            *cell = self.samples.value(k, sample);
             n += 1;
         }
         n
@@ -316,7 +316,7 @@ impl<T: Value> Image<'_, T> {
     /// Replaces the body by Huffman codes of values or of differences, if those are shorter.
     fn huffman(&self, out: &mut Vec<u8>) {
         let (mut plain, mut delta) = ([0u32; 256], [0u32; 256]);
-        self.survey.values(self.source).for_each(|v| plain[usize::from(symbol(v))] += 1);
+        self.survey.values(self.samples).for_each(|v| plain[usize::from(symbol(v))] += 1);
         self.deltas(|symbol| delta[usize::from(symbol)] += 1);
         let (plain_code, delta_code) = (huffman::Encoder::new(&plain), huffman::Encoder::new(&delta));
         let (plain_size, delta_size) = (plain_code.size(&plain), delta_code.size(&delta));
@@ -328,7 +328,7 @@ impl<T: Value> Image<'_, T> {
         if plain_size < delta_size {
             out.extend_from_slice(&[0, 2]);
             plain_code.write_table(out);
-            self.survey.values(self.source).for_each(|v| plain_code.push(symbol(v), &mut bits, out));
+            self.survey.values(self.samples).for_each(|v| plain_code.push(symbol(v), &mut bits, out));
         } else {
             out.extend_from_slice(&[0, 1]);
             delta_code.write_table(out);
@@ -341,11 +341,11 @@ impl<T: Value> Image<'_, T> {
 
     /// Differences from the value to the left, or above where that one is hidden; a sample at a time.
     fn deltas(&self, mut f: impl FnMut(u8)) {
-        let (width, survey) = (self.source.width, self.survey);
-        for sample in 0..self.source.depth {
-            let value = |k| symbol(self.source.value::<T>(k, sample));
+        let (width, survey) = (self.samples.width, self.survey);
+        for sample in 0..self.samples.depth {
+            let value = |k| symbol(self.samples.value::<T>(k, sample));
             let mut last = symbol(T::from_i64(0));
-            for k in (0..width * self.source.rows).filter(|&k| survey.shown(k)) {
+            for k in (0..width * self.samples.rows).filter(|&k| survey.shown(k)) {
                 let left = k % width > 0 && survey.shown(k - 1);
                 if !left && k >= width && survey.shown(k - width) {
                     last = value(k - width);

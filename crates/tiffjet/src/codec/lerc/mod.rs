@@ -112,7 +112,7 @@ fn encode_tile<T: Value>(tile: &Plain<'_>, out: &mut Vec<u8>) -> Result<(), Caus
     if u64::from(tile.format.width) * u64::from(tile.rows) > i32::MAX as u64 {
         return Err(Cause::unsupported("LERC tiles of more than 2^31 pixels"));
     }
-    let whole = encode::Source {
+    let whole = encode::Samples {
         bytes: tile.bytes,
         width: tile.format.width as usize,
         rows: tile.rows as usize,
@@ -123,7 +123,7 @@ fn encode_tile<T: Value>(tile: &Plain<'_>, out: &mut Vec<u8>) -> Result<(), Caus
     if !whole.has_mixed_nan::<T>() {
         return encode::image::<T>(&whole, error, out);
     }
-    (0..samples).try_for_each(|first| encode::image::<T>(&encode::Source { first, depth: 1, ..whole }, error, out))
+    (0..samples).try_for_each(|first| encode::image::<T>(&encode::Samples { first, depth: 1, ..whole }, error, out))
 }
 
 /// LercParameters: what is around the blobs.
