@@ -302,7 +302,11 @@ impl Image {
     /// What must happen to read a window.
     pub fn plan(&self, window: &Window) -> Result<ReadPlan> {
         let level = self.level(window.level)?;
-        self.plan_of(&level.file, &level.layout, window)
+        self.plan_of(&level.file, &level.layout, window).or_else(|error| {
+            // Where the file changed, what its tile arrays say is no news.
+            level.file.head.source().unchanged()?;
+            Err(error)
+        })
     }
 
     fn plan_of(&self, file: &File, layout: &Arc<Layout>, window: &Window) -> Result<ReadPlan> {
