@@ -307,7 +307,8 @@ impl Builder<'_> {
 
     /// Tiles or strips, and their size.
     fn grid(&self, width: u32, height: u32) -> Result<(bool, u32, u32)> {
-        if self.directory.get(tag::TILE_WIDTH).is_some() && self.directory.get(tag::TILE_LENGTH).is_some() {
+        // One of them alone is damage: read as strips, the tiles would give pixels in the wrong places.
+        if self.directory.get(tag::TILE_WIDTH).is_some() || self.directory.get(tag::TILE_LENGTH).is_some() {
             return Ok((true, self.required(tag::TILE_WIDTH)?, self.required(tag::TILE_LENGTH)?));
         }
         // One strip for the whole image is the default, and some write it as 2^32 - 1 or as 0.
