@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::codec::{self, Chroma, Codec, OldJpeg, TileFormat, Unit};
 use crate::dtype::{ByteOrder, DType, SampleKind};
-use crate::error::{Error, Result};
+use crate::error::{Cause, Error, Result};
 use crate::tiff::{Directory, Entry, Head, Header, tag};
 
 /// PhotometricInterpretation of images in luminance and chrominance.
@@ -403,7 +403,7 @@ pub struct TileIndex {
 
 impl TileIndex {
     /// Bytes of a tile in the file; empty when it is not there (sparse).
-    pub fn locate(&self, head: &Head, layout: &Layout, tile: u64) -> Result<Range<u64>> {
+    pub fn locate(&self, head: &Head, layout: &Layout, level: usize, tile: u64) -> Result<Range<u64>> {
         let offset = self.element(head, &self.offsets, tile)?;
         let stated = match &self.counts {
             Some(counts) => Some(self.element(head, counts, tile)?),
@@ -413,11 +413,22 @@ impl TileIndex {
             return Ok(0..0);
         }
         let length = self.length(head, layout, tile, offset, stated.unwrap_or(0))?;
-        let end = offset.checked_add(length).filter(|&end| end <= head.length()).ok_or_else(|| {
-            let what = format!("tile {tile} takes {length} bytes, past the end of the file ({} bytes)", head.length());
-            Error::malformed(head.name(), offset, what)
-        })?;
-        Ok(offset..end)
+        match offset.checked_add(length) {
+            // No bytes would mean a tile that is not stored: a file cut right before its tile must not say that.
+            Some(end) if length > 0 && end <= head.length() => Ok(offset..end),
+            _ => Err(Error::Tile {
+                name: head.name().clone(),
+                level,
+                row: (tile / u64::from(layout.across) % u64::from(layout.down)) as u32,
+                col: (tile % u64::from(layout.across)) as u32,
+                codec: layout.codec.name(),
+                source: Cause::damaged(format!(
+                    "{} bytes at byte {offset} are past the end of the file ({} bytes)",
+                    length.max(1),
+                    head.length()
+                )),
+            }),
+        }
     }
 
     /// How many bytes to read. `stated` is 0 where the file does not say.

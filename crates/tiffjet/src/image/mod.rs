@@ -316,7 +316,7 @@ impl Image {
         }
         let fill = self.fill(layout.dtype());
         let plan = ReadPlan::new(file.head.name(), layout, window, fill, |tile| {
-            layout.index.locate(&file.head, layout, tile)
+            layout.index.locate(&file.head, layout, window.level, tile)
         })?;
         let asked = plan.output_bytes().map_or(u64::MAX, |n| n as u64);
         let allowed = file.head.limits().output_bytes;
