@@ -102,7 +102,7 @@ impl Image {
         let end = pages.get(options.page + 1).copied().unwrap_or(file.chain.len());
         let directory = file.chain[first].clone();
         let mut parts: Vec<Directory> = file.chain[first + 1..end].to_vec();
-        parts.extend(file.children(&directory));
+        parts.extend(file.children(&directory)?);
         let main = file.layout(&directory)?;
         let file = Arc::new(file);
         let mut image = Self {
