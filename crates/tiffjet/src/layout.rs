@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::codec::{self, Chroma, Codec, OldJpeg, TileFormat, Unit};
 use crate::dtype::{ByteOrder, DType, SampleKind};
@@ -383,7 +383,7 @@ impl Builder<'_> {
                 return Err(self.malformed(format!("{} must hold integers", tag::name(entry.tag))));
             }
         }
-        Ok(TileIndex { directory: self.directory.clone(), offsets, counts, pages: Mutex::default() })
+        Ok(TileIndex { directory: self.directory.clone(), offsets, counts, pages: Mutex::default(), sorted: OnceLock::new() })
     }
 }
 
@@ -399,6 +399,8 @@ pub struct TileIndex {
     offsets: Entry,
     counts: Option<Entry>,
     pages: Mutex<Pages>,
+    /// Made where the file has no byte counts.
+    sorted: OnceLock<Vec<u64>>,
 }
 
 impl TileIndex {
@@ -450,14 +452,25 @@ impl TileIndex {
 
     /// The smallest offset behind another one.
     fn next_offset(&self, head: &Head, offset: u64) -> Result<Option<u64>> {
-        let mut next = None;
-        for tile in 0..self.offsets.count {
-            let other = self.element(head, &self.offsets, tile)?;
-            if other > offset && next.is_none_or(|n| other < n) {
-                next = Some(other);
-            }
+        let sorted = self.sorted_offsets(head)?;
+        Ok(sorted.get(sorted.partition_point(|&other| other <= offset)).copied())
+    }
+
+    /// All offsets in order, made once: searching them anew for every tile would take the square of their number.
+    fn sorted_offsets(&self, head: &Head) -> Result<&[u64]> {
+        if let Some(sorted) = self.sorted.get() {
+            return Ok(sorted);
         }
-        Ok(next)
+        let (asked, allowed) = (self.offsets.count.saturating_mul(8), head.limits().value_bytes);
+        if asked > allowed {
+            return Err(Error::limit(head.name(), "bytes of offsets of tiles without byte counts", asked, allowed));
+        }
+        let mut sorted = Vec::new();
+        for number in 0..self.offsets.count.div_ceil(PAGE) {
+            sorted.extend_from_slice(&self.page(head, &self.offsets, number)?);
+        }
+        sorted.sort_unstable();
+        Ok(self.sorted.get_or_init(|| sorted))
     }
 
     /// One element of a tile array.
