@@ -90,11 +90,7 @@ impl Suite<'_> {
                 self.level(&image, &*source, level, pixels)
                     .map_err(|what| format!("page {number}, level {level}: {what}"))?;
             }
-            let masks: Vec<_> = image.levels().iter().filter_map(|level| level.mask.as_ref()).collect();
-            same("masks", masks.len(), page.masks.len())?;
-            for (mask, pixels) in masks.iter().zip(&page.masks) {
-                same("size of a mask", (mask.layout.width, mask.layout.height), (pixels.width, pixels.height))?;
-            }
+            check_masks(&image, &page.masks)?;
         }
         Ok(())
     }
@@ -113,14 +109,7 @@ impl Suite<'_> {
     }
 
     /// Reads a window into memory of the backend and into memory of the host.
-    fn window(
-        &self,
-        image: &Image,
-        source: &dyn Source,
-        window: &Window,
-        pixels: &Pixels,
-        whole: &[u8],
-    ) -> Verdict {
+    fn window(&self, image: &Image, source: &dyn Source, window: &Window, pixels: &Pixels, whole: &[u8]) -> Verdict {
         let (shape, expected) = cut(whole, pixels, window);
         let tensor = image.read_on(self.backend, window).map_err(|e| e.to_string())?;
         same("shape", tensor.shape, shape)?;
@@ -131,8 +120,7 @@ impl Suite<'_> {
         let plan = image.plan(window).map_err(|e| e.to_string())?;
         // Memory that is never what is left from before: all of it must be written.
         let mut bytes: Vec<u8> = expected.iter().map(|b| !b).collect();
-        let report =
-            self.backend.read_into(&ReadJob { source, plan: &plan }, &mut bytes).map_err(|e| e.to_string())?;
+        let report = self.backend.read_into(&ReadJob { source, plan: &plan }, &mut bytes).map_err(|e| e.to_string())?;
         compare(&bytes, &expected, shape).map_err(|what| format!("into memory of the caller: {what}"))?;
         same("bytes out", report.bytes_out, expected.len() as u64)
     }
@@ -171,6 +159,21 @@ impl Suite<'_> {
         let twice = Window { level, bands: Some(vec![1, pixels.samples, 1]), ..Window::default() };
         parts.chain([reversed, twice]).collect()
     }
+}
+
+/// The masks of a file, largest first as its levels, are 255 where a pixel is valid.
+fn check_masks(image: &Image, masks: &[&Pixels]) -> Verdict {
+    let masked = (0..image.levels().len()).filter(|level| image.levels()[*level].mask.is_some());
+    let masked: Vec<usize> = masked.collect();
+    same("masks", masked.len(), masks.len())?;
+    for (level, pixels) in masked.into_iter().zip(masks) {
+        let found = image.read_mask(&Window { level, ..Window::default() }).map_err(|e| e.to_string())?;
+        same("shape of a mask", found.shape, [1, pixels.height as usize, pixels.width as usize])?;
+        let expected: Vec<u8> = pixels.values.iter().map(|value| if *value == 0 { 0 } else { 255 }).collect();
+        compare(found.bytes().unwrap_or_default(), &expected, found.shape)
+            .map_err(|what| format!("mask of level {level}: {what}"))?;
+    }
+    Ok(())
 }
 
 /// The images of a file as a reader presents them.

@@ -37,8 +37,8 @@ mod sample;
 pub mod tag;
 
 pub use builder::{IndexField, Next, Tiff};
-pub use conformance::conformance;
 pub use compression::{Compress, Compression};
+pub use conformance::conformance;
 pub use field::{Order, Value};
 pub use pixels::Pixels;
 pub use sample::{Format, Kind};

@@ -383,7 +383,13 @@ impl Builder<'_> {
                 return Err(self.malformed(format!("{} must hold integers", tag::name(entry.tag))));
             }
         }
-        Ok(TileIndex { directory: self.directory.clone(), offsets, counts, pages: Mutex::default(), sorted: OnceLock::new() })
+        Ok(TileIndex {
+            directory: self.directory.clone(),
+            offsets,
+            counts,
+            pages: Mutex::default(),
+            sorted: OnceLock::new(),
+        })
     }
 }
 
