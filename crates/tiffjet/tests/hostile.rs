@@ -5,8 +5,9 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use tiffjet::source::MemorySource;
-use tiffjet::{Image, OpenOptions, Result, Window};
+use tiffjet::{Image, Limits, OpenOptions, Result, Window};
 use tiffjet_testkit::hostile::{Case, Expect, cases};
+use tiffjet_testkit::matrix;
 
 /// For one file; most take less than a millisecond.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -60,4 +61,59 @@ fn every_file_is_answered_as_it_should_be() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Numbers without any order, the same in every run (xorshift).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as usize % end
+    }
+
+    /// Spoils a few bytes, most of them in the directories, with values that mean something somewhere.
+    fn spoil(&mut self, file: &mut [u8]) {
+        for _ in 0..1 + self.below(4) {
+            let end = if self.below(4) > 0 { file.len().min(400) } else { file.len() };
+            let at = self.below(end);
+            file[at] = match self.below(4) {
+                0 => [0, 1, 2, 3, 4, 8, 16, 0x7f, 0x80, 0xff][self.below(10)],
+                1 => file[at] ^ 1 << self.below(8),
+                2 => file[self.below(file.len())],
+                _ => self.below(256) as u8,
+            };
+        }
+    }
+}
+
+/// Files with a few wrong bytes are read or refused, whatever the bytes are.
+#[test]
+fn spoilt_files_do_not_panic() {
+    const ROUNDS: usize = 40;
+    let limits = Limits { tile_bytes: 1 << 22, output_bytes: 1 << 22, ..Limits::default() };
+    let options = OpenOptions { limits, ..OpenOptions::default() };
+    let mut random = Random(0x5eed);
+    let mut answers = [0; 2];
+    for case in matrix::oddities().chain(matrix::grid().step_by(97)) {
+        for round in 0..ROUNDS {
+            let mut file = case.file.clone();
+            random.spoil(&mut file);
+            let read = || -> Result<()> {
+                let image = Image::from_source(Arc::new(MemorySource::new(file.clone())), &options)?;
+                image.geo();
+                read_levels(&image)?;
+                image.read_mask(&Window::default())?;
+                Ok(())
+            };
+            match catch_unwind(AssertUnwindSafe(read)) {
+                Ok(answer) => answers[usize::from(answer.is_ok())] += 1,
+                Err(_) => panic!("{}, round {round}: panicked", case.name),
+            }
+        }
+    }
+    // Neither all refused nor all read: the bytes that were spoilt matter, and not too much.
+    assert!(answers.iter().all(|n| *n > 1000), "{answers:?}");
 }

@@ -39,8 +39,8 @@ fn pyramid(compression: Compression) -> (Tiff, Vec<Pixels>) {
 fn a_file_cut_short_gives_right_pixels_or_none() {
     let compressions =
         [Compression::None, Compression::PackBits, Compression::Lzw, Compression::Deflate, Compression::Zstd];
-    let arrangements: [(&str, fn(Tiff) -> Tiff); 4] = [
-        ("as-is", |t| t),
+    let arrangements = [
+        ("as-is", (|t| t) as fn(Tiff) -> Tiff),
         ("directories-last", |t| t.directories_last().big_endian().big_tiff()),
         ("cog", |t| t.cog()),
         ("no-byte-counts", |t| t.without_byte_counts()),
@@ -52,7 +52,7 @@ fn a_file_cut_short_gives_right_pixels_or_none() {
             let expected: Vec<Vec<u8>> = levels.iter().map(native).collect();
             let edges = tile_edges(&file);
             // Headers byte by byte, then where tiles begin and end, and steps that are no multiple of anything.
-            let chosen = |n: &usize| *n < 700 || n % 13 == 0 || n + 20 > file.len() || edges.contains(n);
+            let chosen = |n: &usize| *n < 700 || n.is_multiple_of(13) || n + 20 > file.len() || edges.contains(n);
             for length in (0..file.len()).filter(chosen) {
                 let place = format!("{compression:?}, {arrangement}, {length} of {} bytes", file.len());
                 let Ok(image) = open(file[..length].to_vec(), Limits::default()) else { continue };

@@ -30,6 +30,7 @@ pub struct Run {
 }
 
 /// Runs `tiffjet` and stops it when it takes longer than `patience`.
+#[expect(clippy::zombie_processes)] // `ended` waits for it
 pub fn tiffjet<A: AsRef<OsStr>>(arguments: &[A], patience: Duration) -> Run {
     // Files rather than pipes: a full pipe would stop the program.
     let (mut stdout, mut stderr) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
