@@ -41,8 +41,10 @@ pub(super) fn read(pool: &ThreadPool, job: &ReadJob<'_>, out: &mut [u8]) -> Resu
     let reader = Reader { source: job.source, plan, canvas, unpack: Unpack::new(plan) };
     let runs = runs(&plan.tiles, RUN);
     let workers = if bytes <= ALONE { 1 } else { workers(pool, plan).min(runs.len()) };
-    let mut report = reader.run_all(pool, &runs, workers)?;
+    let outcome = reader.run_all(pool, &runs, workers);
+    // First of all: where the file changed, damage is no news.
     job.source.unchanged()?;
+    let mut report = outcome?;
     report.bytes_out = bytes as u64;
     report.seconds = begun.elapsed().as_secs_f64();
     Ok(report)
