@@ -18,7 +18,7 @@ const REACH: f32 = 63.0 / 128.0;
 
 /// Rounds the rows of one image.
 pub struct Dither {
-    max: f32,
+    max: u8,
     /// Columns of one period, each with all channels of the plane.
     pattern: Vec<f32>,
 }
@@ -26,7 +26,7 @@ pub struct Dither {
 impl Dither {
     /// To `bits` of at most 8.
     pub fn new(bits: u8) -> Self {
-        Self { max: f32::from(u8::MAX >> (8 - bits.clamp(1, 8))), pattern: Vec::new() }
+        Self { max: u8::MAX >> (8 - bits.clamp(1, 8)), pattern: Vec::new() }
     }
 
     /// Rounds row `y` of a plane whose pixels have `count` channels, of which the first is the image's channel
@@ -35,13 +35,13 @@ impl Dither {
         self.pattern.clear();
         let places = (0..PERIOD).flat_map(|x| (first..first + count).map(move |channel| (x, channel)));
         self.pattern.extend(places.map(|(x, channel)| offset(x, y, channel)));
-        let max = self.max;
+        let scale = f32::from(self.max);
         let periods = row.chunks(self.pattern.len() * 4).zip(out.chunks_mut(self.pattern.len()));
         for (row, out) in periods {
             for ((value, offset), out) in row.as_chunks().0.iter().zip(&self.pattern).zip(out) {
-                let value = f32::from_ne_bytes(*value) * max + offset;
+                let value = f32::from_ne_bytes(*value) * scale + offset;
                 // The half makes a nearest integer of the cast's rounding towards zero; below 0 it gives 0.
-                *out = (value + 0.5).min(max) as u8;
+                *out = ((value + 0.5) as u8).min(self.max);
             }
         }
     }
@@ -89,3 +89,43 @@ const LEVELS: [[u8; PERIOD]; PERIOD] = [
     [46, 74, 247, 10, 230, 64, 91, 156, 106, 58, 141, 7, 102, 25, 43, 111, 171, 201, 157, 116, 80, 13, 219, 60, 7, 208, 107, 39, 64, 122, 177, 242],
     [140, 107, 24, 159, 203, 130, 30, 211, 180, 82, 229, 159, 175, 212, 195, 255, 2, 74, 100, 27, 210, 147, 123, 243, 158, 134, 250, 146, 214, 28, 81, 201],
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round(bits: u8, values: &[f32], y: usize, channels: usize) -> Vec<u8> {
+        let row: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
+        let mut out = vec![0; values.len()];
+        Dither::new(bits).round(y, 0, channels, &row, &mut out);
+        out
+    }
+
+    #[test]
+    fn integers_stay_as_they_are() {
+        for bits in 1..=8 {
+            let max = u8::MAX >> (8 - bits);
+            let integers: Vec<u8> = (0..=255u8).map(|i| i & max).collect();
+            let values: Vec<f32> = integers.iter().map(|&i| f32::from(i) / f32::from(max)).collect();
+            for y in 0..PERIOD {
+                for channels in [1, 3] {
+                    assert_eq!(round(bits, &values, y, channels), integers, "{bits} bits, row {y}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn values_out_of_range_are_cut() {
+        let values = [-0.1, f32::NEG_INFINITY, 1.1, f32::INFINITY, f32::NAN];
+        assert_eq!(round(8, &values, 0, 1), [0, 0, 255, 255, 0]);
+        assert_eq!(round(5, &values, 0, 1), [0, 0, 31, 31, 0]);
+    }
+
+    #[test]
+    fn the_pattern_is_even() {
+        let mut counts = [0; 256];
+        LEVELS.as_flattened().iter().for_each(|&level| counts[usize::from(level)] += 1);
+        assert_eq!(counts, [4; 256]);
+    }
+}
