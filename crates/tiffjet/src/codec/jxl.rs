@@ -5,8 +5,8 @@ mod dither;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use jxl::api::{
-    AlphaMode, Endianness, Event, JxlColorType, JxlDataFormat, JxlDecoder, JxlDecoderOptions, JxlOutputBuffer,
-    JxlPixelFormat, ProfileLevel,
+    AlphaMode, Endianness, Event, ExtraChannel, JxlColorType, JxlDataFormat, JxlDecoder, JxlDecoderOptions,
+    JxlOutputBuffer, JxlPixelFormat, ProfileLevel,
 };
 
 use self::dither::Dither;
@@ -102,11 +102,14 @@ fn decode(tile: &Encoded<'_>, out: &mut [u8]) -> Result<(), Cause> {
     let mut first = 0;
     for (i, plane) in planes.iter_mut().enumerate() {
         let n = if i == 0 { colours } else { 1 };
+        // libjxl's alpha goes with the colours as one image; it makes every other extra channel as an image of its own.
+        let alpha = i > 0 && info.extra_channels[i - 1].ec_type == ExtraChannel::Alpha;
+        let pattern = if alpha { colours } else { 0 };
         let rows = out.chunks_exact_mut(format.row_samples_bytes());
         for (y, (out, mut row)) in rows.zip(plane.bytes().chunks_exact(width * n * made)).enumerate() {
             if let Some(dither) = &mut rounding {
-                dither.round(y, first, n, row, &mut rounded);
-                row = &rounded;
+                dither.round(y, pattern, n, row, &mut rounded);
+                row = &rounded[..width * n];
             }
             if samples == n {
                 out.copy_from_slice(&row[..out.len()]);

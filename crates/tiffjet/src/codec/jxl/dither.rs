@@ -7,11 +7,11 @@
 //! integers already, as in lossless files, stay as they are.
 //!
 //! The numbers were measured: for each place in a period, what libjxl 0.12 made of many samples of known value
-//! brackets the offset to a few percent of the step between two levels.
+//! brackets the offset to less than the step between two levels.
 
 /// Columns and rows after which the pattern repeats.
 const PERIOD: usize = 32;
-/// How much further on in the pattern each next channel begins: rows, columns.
+/// How much further on in the pattern each next channel of an image begins: rows, columns.
 const CHANNEL_SHIFT: (usize, usize) = (13, 23);
 /// The greatest offset; the least is its negative.
 const REACH: f32 = 63.0 / 128.0;
