@@ -102,7 +102,8 @@ fn decode(tile: &Encoded<'_>, out: &mut [u8]) -> Result<(), Cause> {
     let mut first = 0;
     for (i, plane) in planes.iter_mut().enumerate() {
         let n = if i == 0 { colours } else { 1 };
-        // libjxl's alpha goes with the colours as one image; it makes every other extra channel as an image of its own.
+        // Readers built on libjxl ask for alpha together with the colours, and for any other extra channel apart, where
+        // the pattern begins anew.
         let alpha = i > 0 && info.extra_channels[i - 1].ec_type == ExtraChannel::Alpha;
         let pattern = if alpha { colours } else { 0 };
         let rows = out.chunks_exact_mut(format.row_samples_bytes());

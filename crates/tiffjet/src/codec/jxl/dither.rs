@@ -1,7 +1,7 @@
 //! The dither that libjxl adds when it rounds to 8 bits or fewer.
 //!
-//! Decoded samples are real numbers. For samples of 9 to 16 bits libjxl rounds them to the nearest integer, but for
-//! fewer bits it first adds an offset in (-0.5, 0.5) that depends on the place, which hides the bands in smooth
+//! Decoded samples are real numbers. For samples of 16 bits libjxl rounds them to the nearest integer, but for 8
+//! bits or fewer it first adds an offset in (-0.5, 0.5) that depends on the place, which hides the bands in smooth
 //! areas. Whoever rounds without it differs by one in a quarter of all samples. The format does not ask for it, but
 //! the pixels of a file should not depend on the program that reads it, so the same is done here. Samples that are
 //! integers already, as in lossless files, stay as they are.
