@@ -3,14 +3,16 @@
 mod canvas;
 mod chroma;
 mod read;
+mod reduce;
 mod unpack;
 
 use std::sync::{Arc, OnceLock};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use crate::backend::{Backend, ReadJob};
+use crate::backend::{Backend, ReadJob, Reducer};
 use crate::error::{Error, Result};
+use crate::plan::OverviewPlan;
 use crate::tensor::{HostBuffer, Report, Tensor};
 
 /// Decodes on the cores of this machine.
@@ -68,5 +70,9 @@ impl Backend for Cpu {
 
     fn read_into(&self, job: &ReadJob<'_>, out: &mut [u8]) -> Result<Report> {
         read::read(&self.pool, job, out)
+    }
+
+    fn reducer(&self, plan: &OverviewPlan) -> Result<Box<dyn Reducer>> {
+        reduce::reducer(plan)
     }
 }
