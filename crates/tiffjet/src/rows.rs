@@ -1,6 +1,7 @@
 //! Whole rows of an image on their way through the writer.
 
 use crate::dtype::DType;
+use crate::tensor::Tensor;
 
 /// Some whole rows in host memory: axes (band, y, x), native byte order, the rows of a band without gaps.
 #[derive(Debug, Clone, Copy)]
@@ -32,6 +33,11 @@ impl<'a> RowsView<'a> {
         let band = rows.checked_mul(width)?.checked_mul(dtype.size())?;
         let end = stride.checked_mul(bands.checked_sub(1)?)?.checked_add(band)?;
         (band <= stride && end <= bytes.len()).then_some(Self { bands, rows, width, dtype, bytes, stride, mask: None })
+    }
+
+    /// All rows of a tensor; `None` when its pixels are on a device.
+    pub fn of(tensor: &'a Tensor) -> Option<Self> {
+        Self::new(tensor.bytes()?, tensor.shape, tensor.dtype)
     }
 
     /// Adds a mask: one byte a pixel, axes (y, x), 0 where there are no data. `None` when it has another size.

@@ -3,7 +3,9 @@
 mod batch;
 mod overview;
 mod read;
+mod write;
 
 pub use batch::runs;
 pub use overview::{OverviewPlan, Resampling};
 pub use read::{Part, ReadPlan, TileRead, Window};
+pub use write::{LevelPlan, WritePlan};
