@@ -9,18 +9,19 @@ pub const LEADER: u64 = 4;
 /// Bytes behind each tile: its last four once more.
 pub const TRAILER: u64 = 4;
 
-/// The text behind the header. With `mask_follows` the tile of the mask stands right behind each tile of the image.
-pub fn ghost(mask_follows: bool) -> Vec<u8> {
-    let mut promises = String::from(
+/// The text behind the header. `planar` tells that each band has tiles of its own; with `mask_follows` the tile of the
+/// mask stands right behind each tile of the image.
+pub fn ghost(planar: bool, mask_follows: bool) -> Vec<u8> {
+    let interleave = if planar { "INTERLEAVE=BAND\n" } else { "" };
+    let mask = if mask_follows { "MASK_INTERLEAVED_WITH_IMAGERY=YES\n" } else { "" };
+    let promises = format!(
         "LAYOUT=IFDS_BEFORE_DATA\n\
          BLOCK_ORDER=ROW_MAJOR\n\
          BLOCK_LEADER=SIZE_AS_UINT4\n\
          BLOCK_TRAILER=LAST_4_BYTES_REPEATED\n\
-         KNOWN_INCOMPATIBLE_EDITION=NO\n ",
+         {interleave}\
+         KNOWN_INCOMPATIBLE_EDITION=NO\n {mask}"
     );
-    if mask_follows {
-        promises.push_str("MASK_INTERLEAVED_WITH_IMAGERY=YES\n");
-    }
     format!("GDAL_STRUCTURAL_METADATA_SIZE={:06} bytes\n{promises}", promises.len()).into_bytes()
 }
 
@@ -43,8 +44,8 @@ mod tests {
 
     #[test]
     fn the_promise_tells_its_size() {
-        for (mask, size) in [(false, 140), (true, 174)] {
-            let text = String::from_utf8(ghost(mask)).unwrap();
+        for (planar, mask, size) in [(false, false, 140), (false, true, 174), (true, false, 156)] {
+            let text = String::from_utf8(ghost(planar, mask)).unwrap();
             let (first, rest) = text.split_once('\n').unwrap();
             assert_eq!(first, format!("GDAL_STRUCTURAL_METADATA_SIZE=000{size} bytes"));
             assert_eq!(rest.len(), size);

@@ -106,6 +106,8 @@ impl Case {
     fn check(&self) -> Vec<u8> {
         let bytes = self.write(&[usize::MAX / 2]);
         let images = read(&bytes);
+        let sizes: Vec<(usize, usize)> =
+            images.iter().filter(|i| !i.is_mask).map(|i| (i.layout.width as usize, i.layout.height as usize)).collect();
         let [bands, height, width] = self.options.shape;
         let size = self.options.dtype.size();
         for image in images {
@@ -115,7 +117,7 @@ impl Case {
                 (true, None) => panic!("a mask that nobody gave"),
                 (false, _) => (&self.pixels, bands, size),
             };
-            let mut expected = nearest(source, [count, height, width], size, (w, h));
+            let mut expected = reduced(source, [count, height, width], size, &sizes, (w, h));
             if image.is_mask {
                 expected.iter_mut().for_each(|v| *v = u8::from(*v != 0));
             }
@@ -126,24 +128,25 @@ impl Case {
     }
 }
 
-/// Halves again and again, as overviews are made, until the size is reached.
-fn nearest(source: &[u8], shape: [usize; 3], size: usize, to: (usize, usize)) -> Vec<u8> {
-    let [bands, height, width] = shape;
-    if (width, height) == to {
-        return source.to_vec();
-    }
-    let (w, h) = (width.div_ceil(2), height.div_ceil(2));
-    let pick = |i: usize, from: usize, to: usize| ((0.5 + i as f64 * (from as f64 / to as f64)) as usize).min(from - 1);
-    let mut out = Vec::new();
-    for band in 0..bands {
-        for y in 0..h {
-            for x in 0..w {
-                let at = (band * height + pick(y, height, h)) * width + pick(x, width, w);
-                out.extend_from_slice(&source[at * size..][..size]);
+/// The pixels of a level, each made from the level above it.
+fn reduced(source: &[u8], shape: [usize; 3], size: usize, sizes: &[(usize, usize)], to: (usize, usize)) -> Vec<u8> {
+    let [bands, mut height, mut width] = shape;
+    let mut pixels = source.to_vec();
+    for &(w, h) in sizes[1..].iter().take_while(|&&(w, h)| w >= to.0 && h >= to.1) {
+        let pick = |i: usize, from: usize, to: usize| (0.5 + i as f64 * (from as f64 / to as f64)) as usize;
+        let mut out = Vec::new();
+        for band in 0..bands {
+            for y in 0..h {
+                for x in 0..w {
+                    let row = band * height + pick(y, height, h).min(height - 1);
+                    let at = row * width + pick(x, width, w).min(width - 1);
+                    out.extend_from_slice(&pixels[at * size..][..size]);
+                }
             }
         }
+        (pixels, width, height) = (out, w, h);
     }
-    nearest(&out, [bands, h, w], size, to)
+    pixels
 }
 
 struct Read {
@@ -370,12 +373,13 @@ fn encoded(case: &Case) -> Vec<EncodedRows> {
     let [bands, height, width] = case.options.shape;
     let size = case.options.dtype.size();
     let name: Arc<str> = "elsewhere".into();
+    let sizes: Vec<(usize, usize)> = plan.levels.iter().map(|l| (l.width as usize, l.height as usize)).collect();
     let mut all = Vec::new();
     for image in plan.levels.iter().chain(&plan.masks) {
         let to = (image.width as usize, image.height as usize);
         let (pixels, count) = match image.mask {
-            true => (nearest(case.mask.as_ref().unwrap(), [1, height, width], 1, to), 1),
-            false => (nearest(&case.pixels, [bands, height, width], size, to), bands),
+            true => (reduced(case.mask.as_ref().unwrap(), [1, height, width], 1, &sizes, to), 1),
+            false => (reduced(&case.pixels, [bands, height, width], size, &sizes, to), bands),
         };
         let view = RowsView::new(&pixels, [count, to.1, to.0], image.format.dtype).unwrap();
         for row in 0..image.down {

@@ -458,7 +458,7 @@ impl Planner<'_> {
                 let (tile_width, tile_height) = self.blocks(width, height)?;
                 let (mut w, mut h) = (width, height);
                 while w > tile_width || h > tile_height {
-                    (w, h) = (w.div_ceil(2), h.div_ceil(2));
+                    (w, h) = ((w / 2).max(1), (h / 2).max(1));
                     sizes.push((w, h));
                 }
             }
@@ -659,6 +659,11 @@ mod tests {
     fn overviews_halve_until_one_tile_holds_them() {
         let cog = plan(|o| o.cog = true).unwrap();
         assert_eq!(sizes(&cog), [(700, 600), (350, 300), (175, 150)]);
+        let odd = plan(|o| {
+            o.shape = [1, 3, 1111];
+            o.cog = true;
+        });
+        assert_eq!(sizes(&odd.unwrap()), [(1111, 3), (555, 1), (277, 1), (138, 1)]);
         assert_eq!(sizes(&plan(|_| ()).unwrap()), [(700, 600)]);
         let listed = plan(|o| o.overviews = Overviews::Factors(vec![3, 10, 1000, 2000])).unwrap();
         assert_eq!(sizes(&listed), [(700, 600), (234, 200), (70, 60), (1, 1)]);

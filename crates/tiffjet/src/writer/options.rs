@@ -155,11 +155,12 @@ pub enum BigTiff {
 /// Which overviews.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Overviews {
-    /// A COG has half the size, a quarter, and so on until one tile holds it all; any other file has none.
+    /// A COG has half the size, a quarter, and so on until one tile holds it all, rounded down as GDAL's COG driver
+    /// does; any other file has none.
     Auto,
     /// None at all.
     None,
-    /// These parts of the full size: 2 is half. They must grow.
+    /// These parts of the full size: 2 is half, rounded up as GDAL does when it adds overviews. They must grow.
     Factors(Vec<u32>),
 }
 

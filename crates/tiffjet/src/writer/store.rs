@@ -302,7 +302,8 @@ impl Store {
     /// Header, promise and directories. `None` when an offset does not fit.
     fn head(&self, big: bool, offsets: &dyn Fn(Key) -> Vec<u64>) -> Option<Vec<u8>> {
         let mut first = Header::native(big, 0).size();
-        let ghost = if self.plan.cog { cog::ghost(self.plan.mask_follows()) } else { Vec::new() };
+        let ghost =
+            if self.plan.cog { cog::ghost(self.plan.levels[0].planar, self.plan.mask_follows()) } else { Vec::new() };
         first = (first + ghost.len() as u64).next_multiple_of(2);
         let mut out = Header::native(big, first).bytes()?;
         out.extend(ghost);
