@@ -432,8 +432,10 @@ fn tiles_that_do_not_belong_are_refused() {
     refused(&|rows| rows.plane = 1);
     refused(&|rows| rows.row = 3);
     refused(&|rows| rows.row = 0);
-    refused(&|rows| rows.tiles.truncate(1));
-    refused(&|rows| rows.tiles[1].clear());
+    refused(&|rows| rows.tiles.clear());
+    refused(&|rows| rows.col = 1);
+    refused(&|rows| rows.col = u32::MAX);
+    refused(&|rows| rows.tiles[0].clear());
     let mut writer = Writer::create(MemorySink::new(), &case.options).unwrap();
     good[1..].iter().for_each(|rows| writer.append(rows).unwrap());
     assert!(writer.finish().unwrap_err().to_string().contains("tile 0 of 6 never came"));
