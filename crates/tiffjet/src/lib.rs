@@ -15,6 +15,7 @@ pub mod predictor;
 pub mod source;
 mod tensor;
 pub mod tiff;
+pub mod validate;
 
 pub use backend::Backend;
 pub use cpu::Cpu;

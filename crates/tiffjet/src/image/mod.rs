@@ -17,7 +17,7 @@ use crate::limits::Limits;
 use crate::plan::{ReadPlan, Window};
 use crate::source::{FileSource, Source};
 use crate::tensor::{Report, Tensor};
-use crate::tiff::{Array, Directory, FieldType, Header, tag};
+use crate::tiff::{Array, Directory, FieldType, Head, Header, tag};
 use beside::Beside;
 use file::{File, Role};
 
@@ -54,12 +54,34 @@ pub struct Level {
     file: Arc<File>,
 }
 
+impl Level {
+    /// Where its bytes are: the image itself or a sidecar.
+    pub fn source(&self) -> &Arc<dyn Source> {
+        self.file.head.source()
+    }
+
+    pub(crate) fn head(&self) -> &Head {
+        &self.file.head
+    }
+}
+
 /// The mask of a level.
 #[derive(Debug)]
 pub struct Mask {
     /// Its pixels.
     pub layout: Arc<Layout>,
     file: Arc<File>,
+}
+
+impl Mask {
+    /// Where its bytes are: the image itself or a sidecar.
+    pub fn source(&self) -> &Arc<dyn Source> {
+        self.file.head.source()
+    }
+
+    pub(crate) fn head(&self) -> &Head {
+        &self.file.head
+    }
 }
 
 /// An open TIFF.
@@ -183,6 +205,37 @@ impl Image {
     /// Path, URL or `<memory>`.
     pub fn name(&self) -> &Arc<str> {
         self.file.head.name()
+    }
+
+    /// The bytes of the file itself.
+    pub fn source(&self) -> &Arc<dyn Source> {
+        self.file.head.source()
+    }
+
+    pub(crate) fn head(&self) -> &Head {
+        &self.file.head
+    }
+
+    /// All directories of the chain, in order.
+    pub(crate) fn directories(&self) -> &[Directory] {
+        &self.file.chain
+    }
+
+    /// Names of the files beside the image that belong to it.
+    pub fn sidecars(&self) -> Vec<String> {
+        let parts = self.levels.iter().flat_map(|level| {
+            let mask = level.mask.as_ref().map(Mask::source);
+            [Some(level.source()), mask].into_iter().flatten()
+        });
+        let mut names: Vec<String> =
+            parts.map(|source| source.name().to_string()).filter(|name| **name != **self.name()).collect();
+        names.dedup();
+        if let Some(beside) = &self.beside {
+            let placed =
+                [tag::MODEL_TIEPOINT, tag::MODEL_TRANSFORMATION].iter().any(|&t| self.directory.get(t).is_some());
+            names.extend(beside.text_names(!placed));
+        }
+        names
     }
 
     /// Byte order, BigTIFF, first directory.
