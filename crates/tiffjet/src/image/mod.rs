@@ -63,6 +63,11 @@ impl Level {
     pub(crate) fn head(&self) -> &Head {
         &self.file.head
     }
+
+    /// Offsets and byte counts of some tiles, as the file states them.
+    pub fn stated_tiles(&self, tiles: std::ops::Range<u64>) -> Result<Vec<(u64, Option<u64>)>> {
+        self.layout.index.stated(&self.file.head, tiles)
+    }
 }
 
 /// The mask of a level.
