@@ -43,29 +43,45 @@ pub struct Finding {
     pub what: String,
 }
 
-/// Findings of one check: the first hundred, and how many more there are.
+/// Findings of one check: the first hundred errors and warnings, and how many more there are.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
+    errors: Few,
+    warnings: Few,
+}
+
+#[derive(Debug, Default)]
+struct Few {
     told: Vec<Finding>,
-    more: Option<(u64, Severity, u64)>,
+    /// How many more there are, and where the first of them is.
+    more: Option<(u64, u64)>,
+}
+
+impl Few {
+    fn push(&mut self, severity: Severity, offset: u64, what: impl Into<String>) {
+        if self.told.len() < TOLD {
+            self.told.push(Finding { severity, offset, what: what.into() });
+        } else {
+            self.more.get_or_insert((0, offset)).0 += 1;
+        }
+    }
+
+    fn done(mut self, severity: Severity) -> Vec<Finding> {
+        if let Some((count, offset)) = self.more {
+            let what = format!("and {count} more {}s, the first of them here", severity.name());
+            self.told.push(Finding { severity, offset, what });
+        }
+        self.told
+    }
 }
 
 impl Findings {
     pub(crate) fn error(&mut self, offset: u64, what: impl Into<String>) {
-        self.push(Severity::Error, offset, what);
+        self.errors.push(Severity::Error, offset, what);
     }
 
     pub(crate) fn warning(&mut self, offset: u64, what: impl Into<String>) {
-        self.push(Severity::Warning, offset, what);
-    }
-
-    fn push(&mut self, severity: Severity, offset: u64, what: impl Into<String>) {
-        if self.told.len() < TOLD {
-            return self.told.push(Finding { severity, offset, what: what.into() });
-        }
-        let (count, worst, _) = self.more.get_or_insert((0, severity, offset));
-        *count += 1;
-        *worst = severity.max(*worst);
+        self.warnings.push(Severity::Warning, offset, what);
     }
 
     /// An error of the reader, where it is one of the file and not of the system.
@@ -74,18 +90,17 @@ impl Findings {
             Error::Malformed { offset, what, .. } => self.error(offset, what),
             Error::Unsupported { feature, .. } => self.warning(0, format!("not supported: {feature}")),
             Error::Limit { what, asked, allowed, .. } => {
-                self.error(0, format!("{what}: the file asks for {asked}, the limit is {allowed}"));
+                self.warning(0, format!("not checked: {what}: the file asks for {asked}, the limit is {allowed}"));
             }
             other => return Err(other),
         }
         Ok(())
     }
 
-    pub(crate) fn done(mut self) -> Vec<Finding> {
-        if let Some((count, severity, offset)) = self.more {
-            self.told.push(Finding { severity, offset, what: format!("and {count} more, the first of them here") });
-        }
-        self.told
+    pub(crate) fn done(self) -> Vec<Finding> {
+        let mut all = self.errors.done(Severity::Error);
+        all.extend(self.warnings.done(Severity::Warning));
+        all
     }
 }
 
@@ -147,11 +162,11 @@ impl Verdict {
         Ok(Self { tiff: findings.done(), geotiff: geotiff(image), cog, claims_cog })
     }
 
-    /// Of a file that can't be opened. An error of the system stays one.
+    /// Of a file that can't be opened. An error of the system stays one, and so does what this library can't read.
     pub fn unreadable(error: Error) -> Result<Self> {
         let mut findings = Findings::default();
         match error {
-            Error::Unsupported { .. } => return Err(error),
+            Error::Unsupported { .. } | Error::Limit { .. } => return Err(error),
             error => findings.add(error)?,
         }
         Ok(Self { tiff: findings.done(), ..Self::default() })

@@ -111,10 +111,10 @@ struct Sums {
     columns: Vec<Option<u32>>,
     rows: Vec<Option<u32>>,
     sums: Vec<Vec<f64>>,
-    counts: Vec<Vec<u32>>,
+    counts: Vec<Vec<u64>>,
     /// Alpha of all pixels added up, and how many they are.
     opacity: Vec<u64>,
-    pixels: Vec<u32>,
+    pixels: Vec<u64>,
     nodata: Vec<Option<f64>>,
     /// The file has a mask or alpha.
     masked: bool,
@@ -151,6 +151,13 @@ impl Sums {
     }
 
     fn add(&mut self, block: &Window, image: &Image) -> Result<()> {
+        if !self.masked {
+            let plan = image.plan(block)?;
+            if plan.tiles.iter().all(|tile| tile.range.is_empty()) {
+                self.add_absent(block, &plan.fill, plan.layout.dtype());
+                return Ok(());
+            }
+        }
         let tensor = image.read(block)?;
         let top = block.rows.as_ref().map_or(0, |r| r.start as usize);
         let left = block.cols.as_ref().map_or(0, |r| r.start as usize);
@@ -179,6 +186,28 @@ impl Sums {
         Ok(())
     }
 
+    /// Adds a block that is not in the file: all its pixels are the same, so they are counted, not visited.
+    fn add_absent(&mut self, block: &Window, fill: &[u8], dtype: DType) {
+        let mut value = f64::NAN;
+        values::for_each(fill, dtype, |_, number| value = number);
+        let rows = tally(&self.rows, block.rows.clone());
+        let columns = tally(&self.columns, block.cols.clone());
+        let valid: Vec<bool> = self.nodata.iter().map(|&nodata| value.is_finite() && nodata != Some(value)).collect();
+        let any = valid.contains(&true);
+        for &(row, down) in &rows {
+            for &(column, across) in &columns {
+                let to = row as usize * self.width + column as usize;
+                let count = u64::from(down) * u64::from(across);
+                for band in (0..valid.len()).filter(|&band| valid[band]) {
+                    self.sums[band][to] += value * count as f64;
+                    self.counts[band][to] += count;
+                }
+                self.pixels[to] += count;
+                self.opacity[to] += if any { 255 * count } else { 0 };
+            }
+        }
+    }
+
     #[allow(clippy::too_many_arguments)] // one row of one band: all of it is needed
     fn add_row(
         &mut self,
@@ -205,16 +234,29 @@ impl Sums {
     }
 
     fn done(self) -> Small {
-        let mean = |(sum, count): (f64, u32)| if count == 0 { f64::NAN } else { sum / f64::from(count) };
+        let mean = |(sum, count): (f64, u64)| if count == 0 { f64::NAN } else { sum / count as f64 };
         let bands = self.sums.into_iter().zip(self.counts);
         let opacity = self.opacity.into_iter().zip(self.pixels);
         Small {
             width: self.width as u32,
             height: self.height as u32,
             bands: bands.map(|(sums, counts)| sums.into_iter().zip(counts).map(mean).collect()).collect(),
-            alpha: opacity.map(|(sum, count)| (sum / u64::from(count.max(1))) as u8).collect(),
+            alpha: opacity.map(|(sum, count)| (sum / count.max(1)) as u8).collect(),
         }
     }
+}
+
+/// How many of some pixels go to each place along a side.
+fn tally(places: &[Option<u32>], range: Option<std::ops::Range<u32>>) -> Vec<(u32, u32)> {
+    let range = range.map_or(0..places.len(), |r| r.start as usize..r.end as usize);
+    let mut out: Vec<(u32, u32)> = Vec::new();
+    for &place in places[range].iter().flatten() {
+        match out.last_mut() {
+            Some((last, count)) if *last == place => *count += 1,
+            _ => out.push((place, 1)),
+        }
+    }
+    out
 }
 
 /// Nodata as a pixel of the type holds it.

@@ -11,8 +11,6 @@ use crate::validate::{CHUNK, Finding, Findings};
 
 /// Images up to this many pixels a side need neither tiles nor overviews.
 const SMALL: u32 = 512;
-/// A strip up to this wide serves as a tile.
-const NARROW: u32 = 1024;
 
 /// The rules that need no more than the head of the file: whether it is a COG as far as a reader can tell cheaply.
 pub fn check(image: &Image) -> Result<Vec<Finding>> {
@@ -54,7 +52,7 @@ fn level_name(number: usize) -> String {
 fn levels(image: &Image, findings: &mut Findings) {
     let main = &image.levels()[0].layout;
     let large = main.width > SMALL || main.height > SMALL;
-    if large && !tiled(main) {
+    if large && !main.tiled {
         findings.error(main.offset, format!("{} x {} pixels, but not tiled", main.width, main.height));
     }
     if large && image.levels().len() == 1 {
@@ -72,14 +70,10 @@ fn levels(image: &Image, findings: &mut Findings) {
         if b.width > a.width || b.height > a.height {
             findings.error(b.offset, format!("{name} is larger than {}", level_name(number)));
         }
-        if !tiled(b) && (b.width > SMALL || b.height > SMALL) {
+        if !b.tiled && (b.width > SMALL || b.height > SMALL) {
             findings.error(b.offset, format!("{name} is not tiled"));
         }
     }
-}
-
-fn tiled(layout: &Layout) -> bool {
-    layout.tiled || layout.width <= NARROW
 }
 
 /// The first directory follows the header and the ghost area, the overviews' follow in order.
