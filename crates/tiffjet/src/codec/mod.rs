@@ -78,6 +78,13 @@ pub trait Codec: Send + Sync {
     /// Bytes after the end of the tile's data are ignored, as every TIFF reader does.
     fn decode(&self, tile: &Encoded<'_>, out: &mut [u8]) -> Result<(), Cause>;
 
+    /// Completes the format of a level that is to be written with what all its tiles share, such as the tables of
+    /// JPEG, which then stand in the directory.
+    fn prepare(&self, format: &mut TileFormat, settings: &Settings) -> Result<(), Cause> {
+        let _ = (format, settings);
+        Ok(())
+    }
+
     /// Encodes one tile, appending to `out`.
     fn encode(&self, tile: &Plain<'_>, out: &mut Vec<u8>) -> Result<(), Cause> {
         let _ = (tile, out);

@@ -2,15 +2,19 @@
 
 mod canvas;
 mod chroma;
+mod pack;
 mod read;
+mod reduce;
 mod unpack;
+mod write;
 
 use std::sync::{Arc, OnceLock};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use crate::backend::{Backend, ReadJob};
+use crate::backend::{Backend, EncodeJob, EncodedRows, ReadJob, Reducer};
 use crate::error::{Error, Result};
+use crate::plan::OverviewPlan;
 use crate::tensor::{HostBuffer, Report, Tensor};
 
 /// Decodes on the cores of this machine.
@@ -68,5 +72,17 @@ impl Backend for Cpu {
 
     fn read_into(&self, job: &ReadJob<'_>, out: &mut [u8]) -> Result<Report> {
         read::read(&self.pool, job, out)
+    }
+
+    fn encode(&self, job: &EncodeJob<'_>, emit: &mut (dyn FnMut(EncodedRows) -> Result<()> + Send)) -> Result<()> {
+        write::encode(&self.pool, job, emit)
+    }
+
+    fn parallelism(&self) -> usize {
+        self.threads()
+    }
+
+    fn reducer(&self, plan: &OverviewPlan) -> Result<Box<dyn Reducer>> {
+        reduce::reducer(plan)
     }
 }

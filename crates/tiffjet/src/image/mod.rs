@@ -301,7 +301,7 @@ impl Image {
     pub fn geo(&self) -> &Geo {
         self.geo.get_or_init(|| {
             let mut warnings = Vec::new();
-            let tags = self.geo_tags(&mut warnings);
+            let tags = self.readable_geo_tags(&mut warnings);
             let sidecars = match &self.beside {
                 Some(beside) => beside.texts(self.file.head.limits(), &mut warnings),
                 None => geo::Sidecars::default(),
@@ -312,8 +312,13 @@ impl Image {
         })
     }
 
+    /// The georeferencing tags as written; those that can't be read are left out.
+    pub fn geo_tags(&self) -> GeoTags {
+        self.readable_geo_tags(&mut Vec::new())
+    }
+
     /// The georeferencing tags as written. One that can't be read is a warning: the pixels still can.
-    fn geo_tags(&self, warnings: &mut Vec<String>) -> GeoTags {
+    fn readable_geo_tags(&self, warnings: &mut Vec<String>) -> GeoTags {
         let mut array = |tag: u16| match self.tag(tag) {
             Ok(array) => array,
             Err(error) => {

@@ -1,0 +1,314 @@
+//! Whole rows of an image on their way through the writer.
+
+use crate::dtype::DType;
+use crate::tensor::Tensor;
+
+/// Some whole rows in host memory: axes (band, y, x), native byte order, the rows of a band without gaps.
+#[derive(Debug, Clone, Copy)]
+pub struct RowsView<'a> {
+    bands: usize,
+    rows: usize,
+    width: usize,
+    dtype: DType,
+    bytes: &'a [u8],
+    /// Bytes from a band to the next.
+    stride: usize,
+    mask: Option<&'a [u8]>,
+}
+
+impl<'a> RowsView<'a> {
+    /// Rows of `shape` (bands, rows, columns), one band right behind the other. `None` when `bytes` has another size.
+    pub fn new(bytes: &'a [u8], shape: [usize; 3], dtype: DType) -> Option<Self> {
+        let [_, rows, width] = shape;
+        let stride = rows.checked_mul(width)?.checked_mul(dtype.size())?;
+        let whole = stride.checked_mul(shape[0])?;
+        (whole == bytes.len()).then_some(())?;
+        Self::strided(bytes, shape, dtype, stride)
+    }
+
+    /// The same with `stride` bytes from a band to the next, as in rows of a larger image. `None` when bands overlap
+    /// or reach past the end of `bytes`.
+    pub fn strided(bytes: &'a [u8], shape: [usize; 3], dtype: DType, stride: usize) -> Option<Self> {
+        let [bands, rows, width] = shape;
+        let band = rows.checked_mul(width)?.checked_mul(dtype.size())?;
+        let end = stride.checked_mul(bands.checked_sub(1)?)?.checked_add(band)?;
+        (band <= stride && end <= bytes.len()).then_some(Self { bands, rows, width, dtype, bytes, stride, mask: None })
+    }
+
+    /// All rows of a tensor; `None` when its pixels are on a device.
+    pub fn of(tensor: &'a Tensor) -> Option<Self> {
+        Self::new(tensor.bytes()?, tensor.shape, tensor.dtype)
+    }
+
+    /// Adds a mask: one byte a pixel, axes (y, x), 0 where there are no data. `None` when it has another size.
+    pub fn with_mask(self, mask: &'a [u8]) -> Option<Self> {
+        (mask.len() == self.rows * self.width).then_some(Self { mask: Some(mask), ..self })
+    }
+
+    /// Bands.
+    pub fn bands(&self) -> usize {
+        self.bands
+    }
+
+    /// Rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Columns.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Type of a value.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Bytes of a row of one band.
+    pub fn row_bytes(&self) -> usize {
+        self.width * self.dtype.size()
+    }
+
+    /// All rows of a band.
+    ///
+    /// # Panics
+    /// When there is no such band.
+    pub fn band(&self, band: usize) -> &'a [u8] {
+        assert!(band < self.bands, "band {band} of {}", self.bands);
+        &self.bytes[band * self.stride..][..self.rows * self.row_bytes()]
+    }
+
+    /// One row of a band.
+    ///
+    /// # Panics
+    /// When there is no such band or row.
+    pub fn row(&self, band: usize, y: usize) -> &'a [u8] {
+        &self.band(band)[y * self.row_bytes()..][..self.row_bytes()]
+    }
+
+    /// One byte a pixel, axes (y, x), 0 where there are no data.
+    pub fn mask(&self) -> Option<&'a [u8]> {
+        self.mask
+    }
+
+    /// One row of the mask.
+    ///
+    /// # Panics
+    /// When there is no such row.
+    pub fn mask_row(&self, y: usize) -> Option<&'a [u8]> {
+        self.mask.map(|mask| &mask[y * self.width..][..self.width])
+    }
+
+    /// `count` rows from row `first` on.
+    ///
+    /// # Panics
+    /// When there are fewer.
+    pub fn part(&self, first: usize, count: usize) -> Self {
+        assert!(count <= self.rows && first <= self.rows - count, "rows {first}+{count} of {}", self.rows);
+        Self {
+            rows: count,
+            bytes: &self.bytes[first * self.row_bytes()..],
+            mask: self.mask.map(|mask| &mask[first * self.width..][..count * self.width]),
+            ..*self
+        }
+    }
+}
+
+/// Rows that wait for more: the newest at the end, taken from the front.
+#[derive(Debug)]
+pub struct RowsBuf {
+    bands: usize,
+    width: usize,
+    dtype: DType,
+    rows: usize,
+    /// Rows that `bytes` has room for.
+    room: usize,
+    bytes: Vec<u8>,
+    mask: Option<Vec<u8>>,
+}
+
+impl RowsBuf {
+    /// No rows yet.
+    pub fn new(bands: usize, width: usize, dtype: DType, mask: bool) -> Self {
+        Self { bands, width, dtype, rows: 0, room: 0, bytes: Vec::new(), mask: mask.then(Vec::new) }
+    }
+
+    /// Rows that wait.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// All of them.
+    pub fn view(&self) -> RowsView<'_> {
+        let row_bytes = self.width * self.dtype.size();
+        RowsView {
+            bands: self.bands,
+            rows: self.rows,
+            width: self.width,
+            dtype: self.dtype,
+            bytes: &self.bytes,
+            stride: self.room * row_bytes,
+            mask: self.mask.as_ref().map(|mask| &mask[..self.rows * self.width]),
+        }
+    }
+
+    /// Adds `count` rows of any content and gives them to be filled: first all bands, then the mask (1 where the
+    /// caller has nothing better), which is empty where there is none.
+    pub fn grow(&mut self, count: usize) -> NewRows<'_> {
+        self.make_room(count);
+        let first = self.rows;
+        self.rows += count;
+        let row_bytes = self.width * self.dtype.size();
+        NewRows {
+            row_bytes,
+            first,
+            stride: self.room * row_bytes,
+            bytes: &mut self.bytes,
+            mask: match &mut self.mask {
+                Some(mask) => &mut mask[first * self.width..][..count * self.width],
+                None => &mut [],
+            },
+            width: self.width,
+            count,
+        }
+    }
+
+    /// Adds a copy of rows.
+    ///
+    /// # Panics
+    /// When they have another shape or type.
+    pub fn extend(&mut self, rows: &RowsView<'_>) {
+        assert_eq!((rows.bands, rows.width, rows.dtype), (self.bands, self.width, self.dtype), "rows of one image");
+        let bands = self.bands;
+        let mut new = self.grow(rows.rows);
+        for band in 0..bands {
+            new.band(band).copy_from_slice(rows.band(band));
+        }
+        match rows.mask {
+            Some(mask) if !new.mask.is_empty() => new.mask.copy_from_slice(mask),
+            _ => new.mask.fill(1),
+        }
+    }
+
+    /// Takes `count` rows away from the front.
+    ///
+    /// # Panics
+    /// When there are fewer.
+    pub fn drop_front(&mut self, count: usize) {
+        assert!(count <= self.rows, "{count} of {} rows", self.rows);
+        let row_bytes = self.width * self.dtype.size();
+        let left = self.rows - count;
+        if left > 0 {
+            for band in 0..self.bands {
+                let start = band * self.room * row_bytes;
+                self.bytes.copy_within(start + count * row_bytes..start + self.rows * row_bytes, start);
+            }
+            if let Some(mask) = &mut self.mask {
+                mask.copy_within(count * self.width..self.rows * self.width, 0);
+            }
+        }
+        self.rows = left;
+    }
+
+    /// Room for `count` rows more. Bands move apart when it grows, so it grows by halves at least.
+    fn make_room(&mut self, count: usize) {
+        let need = self.rows + count;
+        if need <= self.room {
+            return;
+        }
+        let room = if self.room == 0 { need } else { need.max(self.room + self.room / 2) };
+        let row_bytes = self.width * self.dtype.size();
+        self.bytes.resize(self.bands * room * row_bytes, 0);
+        for band in (1..self.bands).rev() {
+            let from = band * self.room * row_bytes;
+            self.bytes.copy_within(from..from + self.rows * row_bytes, band * room * row_bytes);
+        }
+        if let Some(mask) = &mut self.mask {
+            mask.resize(room * self.width, 0);
+        }
+        self.room = room;
+    }
+
+    /// Changes the values of all rows of a band.
+    pub(crate) fn band_mut(&mut self, band: usize) -> &mut [u8] {
+        let row_bytes = self.width * self.dtype.size();
+        &mut self.bytes[band * self.room * row_bytes..][..self.rows * row_bytes]
+    }
+}
+
+/// Rows just added to a [`RowsBuf`], to be filled.
+#[derive(Debug)]
+pub struct NewRows<'a> {
+    row_bytes: usize,
+    first: usize,
+    stride: usize,
+    bytes: &'a mut [u8],
+    /// One byte a pixel, axes (y, x); empty where there is no mask.
+    pub mask: &'a mut [u8],
+    width: usize,
+    count: usize,
+}
+
+impl NewRows<'_> {
+    /// The new rows of a band, (y, x).
+    pub fn band(&mut self, band: usize) -> &mut [u8] {
+        &mut self.bytes[band * self.stride + self.first * self.row_bytes..][..self.count * self.row_bytes]
+    }
+
+    /// One new row of a band.
+    pub fn row(&mut self, band: usize, y: usize) -> &mut [u8] {
+        let row_bytes = self.row_bytes;
+        &mut self.band(band)[y * row_bytes..][..row_bytes]
+    }
+
+    /// One new row of the mask, where there is one.
+    pub fn mask_row(&mut self, y: usize) -> Option<&mut [u8]> {
+        let width = self.width;
+        self.mask.get_mut(y * width..(y + 1) * width)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn column(view: &RowsView<'_>, band: usize) -> Vec<u8> {
+        view.band(band).iter().step_by(view.row_bytes()).copied().collect()
+    }
+
+    #[test]
+    fn rows_wait_in_order_and_leave_from_the_front() {
+        let mut waiting = RowsBuf::new(2, 3, DType::UInt8, true);
+        let mut next = 0u8;
+        let mut front = 0u8;
+        for (add, take) in [(1, 0), (4, 2), (3, 6), (7, 1), (2, 8)] {
+            let rows: Vec<u8> = (0..2).flat_map(|b| (0..add).flat_map(move |y| [next + y + b * 100; 3])).collect();
+            let mask: Vec<u8> = (0..add).flat_map(|y| [(next + y) % 2; 3]).collect();
+            let view = RowsView::new(&rows, [2, usize::from(add), 3], DType::UInt8).unwrap();
+            waiting.extend(&view.with_mask(&mask).unwrap());
+            next += add;
+            waiting.drop_front(take);
+            front += take as u8;
+            let expected: Vec<u8> = (front..next).collect();
+            assert_eq!(column(&waiting.view(), 0), expected);
+            assert_eq!(column(&waiting.view(), 1), expected.iter().map(|v| v + 100).collect::<Vec<u8>>());
+            let mask: Vec<u8> = expected.iter().flat_map(|v| [v % 2; 3]).collect();
+            assert_eq!(waiting.view().mask().unwrap(), mask);
+        }
+    }
+
+    #[test]
+    fn a_view_checks_its_size() {
+        let bytes = [0; 24];
+        assert!(RowsView::new(&bytes, [2, 3, 2], DType::UInt16).is_some());
+        assert!(RowsView::new(&bytes, [2, 3, 2], DType::UInt8).is_none());
+        assert!(RowsView::new(&bytes, [usize::MAX, usize::MAX, 2], DType::UInt8).is_none());
+        assert!(RowsView::strided(&bytes, [2, 2, 3], DType::UInt8, 18).is_some());
+        assert!(RowsView::strided(&bytes, [2, 2, 3], DType::UInt8, 19).is_none());
+        assert!(RowsView::strided(&bytes, [2, 2, 3], DType::UInt8, 5).is_none());
+        assert!(RowsView::strided(&bytes, [0, 2, 3], DType::UInt8, 6).is_none());
+        let part = RowsView::strided(&bytes, [2, 2, 3], DType::UInt8, 18).unwrap().part(1, 1);
+        assert_eq!((part.rows(), part.band(1).len()), (1, 3));
+    }
+}

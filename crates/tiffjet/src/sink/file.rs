@@ -1,0 +1,261 @@
+//! A local file that is the old one or the whole new one, whatever happens.
+//!
+//! Bytes go to a file beside the destination whose name tells what it is, and take its name when they are all on the
+//! disk. The writer holds a lock on it: one without a lock was left by a process that was killed, and the next write
+//! to the same destination removes it.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::hash::{BuildHasher, RandomState};
+use std::io::{BufWriter, Seek, SeekFrom, Write};
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::Sink;
+use crate::error::{Error, Result};
+
+/// How the name of a file ends that is not yet whole.
+const SUFFIX: &str = ".tiffjet-part";
+/// Tiles that are smaller share a system call.
+const BUFFER: usize = 1 << 20;
+
+/// A local file that appears when it is whole.
+#[derive(Debug)]
+pub struct FileSink {
+    name: Arc<str>,
+    target: PathBuf,
+    directory: PathBuf,
+    part: PathBuf,
+    file: BufWriter<File>,
+    committed: bool,
+}
+
+impl FileSink {
+    /// Begins a file that will stand at `path`. What stands there now stays until the new one is whole.
+    pub fn create(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let name: Arc<str> = path.to_string_lossy().into();
+        Self::begin(&name, path).map_err(|e| Error::io(&name, e))
+    }
+
+    fn begin(name: &Arc<str>, path: &Path) -> std::io::Result<Self> {
+        // A link stays one: the file it points to is replaced.
+        let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let old = fs::metadata(&target).ok();
+        if let Some(old) = &old
+            && !old.is_file()
+        {
+            let kind = if old.is_dir() { std::io::ErrorKind::IsADirectory } else { std::io::ErrorKind::InvalidInput };
+            return Err(kind.into());
+        }
+        let base = target.file_name().ok_or(std::io::ErrorKind::InvalidInput)?.to_owned();
+        let directory = match target.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+            _ => PathBuf::from("."),
+        };
+        remove_stale(&directory, &base);
+        let (part, file) = create_locked(&directory, &base)?;
+        let mut sink = Self {
+            name: name.clone(),
+            target,
+            directory,
+            part,
+            file: BufWriter::with_capacity(BUFFER, file),
+            committed: false,
+        };
+        if let Some(old) = old {
+            sink.file.get_mut().set_permissions(old.permissions())?;
+        }
+        Ok(sink)
+    }
+
+    fn publish(&mut self) -> std::io::Result<()> {
+        self.file.flush()?;
+        self.file.get_ref().sync_all()?;
+        fs::rename(&self.part, &self.target)?;
+        self.committed = true;
+        // The name is on the disk when its directory is.
+        File::open(&self.directory)?.sync_all()
+    }
+}
+
+impl Sink for FileSink {
+    fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.file.write_all(bytes).map_err(|e| Error::io(&self.name, e))
+    }
+
+    fn copy(&mut self, file: &mut File, range: Range<u64>) -> Result<()> {
+        let length = range.end - range.start;
+        let mut run = || -> std::io::Result<u64> {
+            use std::io::Read;
+            self.file.flush()?;
+            file.seek(SeekFrom::Start(range.start))?;
+            // From file to file the kernel copies by itself.
+            std::io::copy(&mut Read::by_ref(file).take(length), self.file.get_mut())
+        };
+        match run() {
+            Ok(copied) if copied == length => Ok(()),
+            Ok(_) => Err(Error::io(&self.name, std::io::ErrorKind::UnexpectedEof.into())),
+            Err(e) => Err(Error::io(&self.name, e)),
+        }
+    }
+
+    fn can_patch(&self) -> bool {
+        true
+    }
+
+    fn patch(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
+        let write = |file: &mut BufWriter<File>| {
+            file.flush()?;
+            file.get_ref().write_all_at(bytes, at)
+        };
+        write(&mut self.file).map_err(|e| Error::io(&self.name, e))
+    }
+
+    fn directory(&self) -> Option<&Path> {
+        Some(&self.directory)
+    }
+
+    fn commit(mut self: Box<Self>) -> Result<()> {
+        let name = self.name.clone();
+        self.publish().map_err(|e| Error::io(&name, e))
+    }
+}
+
+impl Drop for FileSink {
+    fn drop(&mut self) {
+        if !self.committed {
+            let _ = fs::remove_file(&self.part);
+        }
+    }
+}
+
+/// `.NAME.PID-RANDOM.tiffjet-part`: hidden, and next to its target in every listing.
+fn part_name(base: &OsStr, number: u64) -> OsString {
+    let mut name = OsString::from(".");
+    name.push(base);
+    name.push(format!(".{}-{number:016x}{SUFFIX}", std::process::id()));
+    name
+}
+
+/// Whether a name is [`part_name`] of a target.
+fn is_part_of(name: &OsStr, base: &OsStr) -> bool {
+    let middle = name
+        .as_bytes()
+        .strip_prefix(b".")
+        .and_then(|n| n.strip_prefix(base.as_bytes()))
+        .and_then(|n| n.strip_prefix(b"."))
+        .and_then(|n| n.strip_suffix(SUFFIX.as_bytes()));
+    let Some((pid, random)) = middle.and_then(|m| std::str::from_utf8(m).ok()).and_then(|m| m.split_once('-')) else {
+        return false;
+    };
+    pid.parse::<u32>().is_ok() && random.len() == 16 && random.bytes().all(|b| b.is_ascii_hexdigit())
+}
+
+/// Creates a file that no other process takes for a stale one.
+fn create_locked(directory: &Path, base: &OsStr) -> std::io::Result<(PathBuf, File)> {
+    loop {
+        let part = directory.join(part_name(base, RandomState::new().hash_one(base)));
+        let file = match OpenOptions::new().read(true).write(true).create_new(true).open(&part) {
+            Ok(file) => file,
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => continue,
+            Err(e) => return Err(e),
+        };
+        // Between the two lines another process may have taken it for stale: then it is gone, or held.
+        match file.try_lock() {
+            Ok(()) if file.metadata()?.nlink() > 0 => return Ok((part, file)),
+            Ok(()) | Err(TryLockError::WouldBlock) => continue,
+            // Where there are no locks nobody can tell a stale file, and nobody removes one.
+            Err(TryLockError::Error(_)) => return Ok((part, file)),
+        }
+    }
+}
+
+/// Removes what killed processes left of the same target. Failing to is no reason not to write.
+fn remove_stale(directory: &Path, base: &OsStr) {
+    let Ok(entries) = fs::read_dir(directory) else { return };
+    for entry in entries.flatten().filter(|entry| is_part_of(&entry.file_name(), base)) {
+        let path = entry.path();
+        if let Ok(file) = File::open(&path)
+            && file.try_lock().is_ok()
+        {
+            let _ = fs::remove_file(&path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(directory: &Path) -> Vec<String> {
+        let mut names: Vec<String> =
+            fs::read_dir(directory).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn the_old_file_stays_until_the_new_one_is_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.tif");
+        fs::write(&path, "old").unwrap();
+        let mut sink = FileSink::create(&path).unwrap();
+        sink.write(b"n.w").unwrap();
+        sink.patch(1, b"e").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        Box::new(sink).commit().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert_eq!(names(dir.path()), ["a.tif"]);
+    }
+
+    #[test]
+    fn dropped_it_leaves_no_trace() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.tif");
+        drop(FileSink::create(&path).unwrap());
+        assert!(names(dir.path()).is_empty());
+    }
+
+    #[test]
+    fn stale_parts_go_and_held_ones_and_others_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.tif");
+        let held = FileSink::create(&path).unwrap();
+        let stale = ".a.tif.4294967294-0123456789abcdef.tiffjet-part";
+        let others = [".b.tif.1-0123456789abcdef.tiffjet-part", ".a.tif.x-0123456789abcdef.tiffjet-part", ".a.tif"];
+        for name in others.iter().chain([&stale]) {
+            fs::write(dir.path().join(name), "").unwrap();
+        }
+        let second = FileSink::create(&path).unwrap();
+        let left = names(dir.path());
+        assert!(held.part.exists() && second.part.exists());
+        assert!(!left.iter().any(|n| n == stale));
+        assert!(others.iter().all(|o| left.iter().any(|n| n == o)));
+    }
+
+    #[test]
+    fn a_link_stays_a_link_and_permissions_stay() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let (path, link) = (dir.path().join("a.tif"), dir.path().join("link.tif"));
+        fs::write(&path, "old").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        let mut sink = FileSink::create(&link).unwrap();
+        sink.write(b"new").unwrap();
+        Box::new(sink).commit().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(FileSink::create(dir.path()).is_err());
+        assert!(FileSink::create("/dev/null").is_err());
+    }
+}

@@ -1,0 +1,61 @@
+//! Bytes out.
+
+mod file;
+mod memory;
+mod stream;
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+pub use file::FileSink;
+pub use memory::MemorySink;
+pub use stream::StreamSink;
+
+use crate::error::{Error, Result};
+
+/// Something that takes the bytes of a file, from the first to the last. Nobody sees them before `commit`, where the
+/// kind of sink allows it; dropped before that it leaves no trace.
+pub trait Sink: Send {
+    /// Path, URL or `<memory>`, for every error.
+    fn name(&self) -> &Arc<str>;
+
+    /// Adds bytes at the end.
+    fn write(&mut self, bytes: &[u8]) -> Result<()>;
+
+    /// Adds a part of a file at the end.
+    fn copy(&mut self, file: &mut File, range: Range<u64>) -> Result<()> {
+        let fail = |e| Error::io(self.name(), e);
+        file.seek(SeekFrom::Start(range.start)).map_err(fail)?;
+        let mut left = range.end - range.start;
+        let mut buffer = vec![0; left.min(1 << 20) as usize];
+        while left > 0 {
+            let part = &mut buffer[..left.min(1 << 20) as usize];
+            file.read_exact(part).map_err(|e| Error::io(self.name(), e))?;
+            self.write(part)?;
+            left -= part.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Whether [`Sink::patch`] works.
+    fn can_patch(&self) -> bool {
+        false
+    }
+
+    /// Writes over bytes that were written before.
+    fn patch(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
+        let _ = (at, bytes);
+        Err(Error::io(self.name(), std::io::ErrorKind::Unsupported.into()))
+    }
+
+    /// A directory for what must be put aside: where the destination has room, so has this.
+    fn directory(&self) -> Option<&Path> {
+        None
+    }
+
+    /// All is written: makes it last, and seen.
+    fn commit(self: Box<Self>) -> Result<()>;
+}

@@ -1,0 +1,435 @@
+//! Where encoded tiles wait, and how they become a file.
+//!
+//! A plain file has its directories first, then the full image row by row, then the rest. Where the sink can write
+//! over its first bytes, the tiles of the full image go straight to their place and the directories follow last; the
+//! bytes are the same as when all of it is put aside first.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::spool::Spool;
+use super::{BigTiff, Written};
+use crate::backend::EncodedRows;
+use crate::cog;
+use crate::error::{Error, Result};
+use crate::plan::{LevelPlan, WritePlan};
+use crate::sink::Sink;
+use crate::tiff::{Field, Header, encode, tag};
+
+/// The last offset of a file that is no BigTIFF.
+const CLASSIC: u64 = u32::MAX as u64;
+
+/// Where a tile stands: in the spool, or in the file once it is there.
+#[derive(Clone, Copy)]
+struct Slot {
+    at: u64,
+    length: u32,
+}
+
+/// A tile that has not come yet.
+const MISSING: Slot = Slot { at: u64::MAX, length: 0 };
+
+/// Level, and whether it is the mask of it.
+type Key = (usize, bool);
+
+/// Collects encoded tiles in any order.
+pub(super) struct Store {
+    plan: Arc<WritePlan>,
+    sink: Box<dyn Sink>,
+    spool: Spool,
+    levels: Vec<Vec<Slot>>,
+    masks: Vec<Vec<Slot>>,
+    direct: Option<Direct>,
+}
+
+/// The full image goes straight into the file.
+struct Direct {
+    big: bool,
+    /// Where the next tile will stand.
+    position: u64,
+    /// The tile row of a plane that is due, counted over rows and then planes.
+    next: u64,
+    /// Those that came too early and wait in the spool.
+    waiting: BTreeSet<u64>,
+}
+
+impl Store {
+    pub(super) fn new(plan: Arc<WritePlan>, sink: Box<dyn Sink>) -> Result<Self> {
+        let slots = |images: &[LevelPlan]| images.iter().map(|l| vec![MISSING; l.tiles() as usize]).collect();
+        let mut store = Self {
+            spool: Spool::new(&*sink, plan.memory / 4),
+            levels: slots(&plan.levels),
+            masks: slots(&plan.masks),
+            direct: None,
+            sink,
+            plan,
+        };
+        if !store.plan.cog && store.sink.can_patch() {
+            let big = store.big();
+            let head = store.empty_head(big)?;
+            store.sink.write(&vec![0; head as usize])?;
+            store.direct = Some(Direct { big, position: head, next: 0, waiting: BTreeSet::new() });
+        }
+        Ok(store)
+    }
+
+    pub(super) fn name(&self) -> &Arc<str> {
+        self.sink.name()
+    }
+
+    fn slots(&mut self, (level, mask): Key) -> &mut Vec<Slot> {
+        if mask { &mut self.masks[level] } else { &mut self.levels[level] }
+    }
+
+    fn too_large(&self, asked: u64) -> Error {
+        Error::limit(self.name(), "bytes of a TIFF that is no BigTIFF", asked, CLASSIC)
+    }
+
+    /// Takes the tiles of one tile row.
+    pub(super) fn append(&mut self, rows: &EncodedRows) -> Result<()> {
+        let plan = self.plan.clone();
+        let key = (rows.level, rows.mask);
+        let image = self.check(&plan, rows)?;
+        let first = image.tile(rows.plane, rows.row, 0) as usize;
+        let turn = u64::from(rows.row) * u64::from(image.planes()) + u64::from(rows.plane);
+        match &mut self.direct {
+            Some(direct) if key == (0, false) && direct.next == turn => {
+                for (i, tile) in rows.tiles.iter().enumerate() {
+                    let at = direct.position;
+                    self.sink.write(tile)?;
+                    direct.position += tile.len() as u64;
+                    self.levels[0][first + i] = Slot { at, length: tile.len() as u32 };
+                }
+                direct.next += 1;
+                self.catch_up(image)?;
+                self.check_size()
+            }
+            direct => {
+                if let Some(direct) = direct.as_mut().filter(|_| key == (0, false)) {
+                    direct.waiting.insert(turn);
+                }
+                for (i, tile) in rows.tiles.iter().enumerate() {
+                    let at = self.spool.length();
+                    self.set_aside(tile)?;
+                    self.slots(key)[first + i] = Slot { at, length: tile.len() as u32 };
+                }
+                self.check_size()
+            }
+        }
+    }
+
+    /// The image that the rows belong to, when they can.
+    fn check<'p>(&self, plan: &'p WritePlan, rows: &EncodedRows) -> Result<&'p LevelPlan> {
+        let EncodedRows { level, mask, plane, row, tiles } = rows;
+        let what = format!("level {level}{}, plane {plane}, tile row {row}", if *mask { " (mask)" } else { "" });
+        let refuse = |why: String| Err(Error::invalid(self.name(), format!("{what}: {why}")));
+        let Some(image) = plan.image(*level, *mask).filter(|i| *plane < i.planes() && *row < i.down) else {
+            return refuse("is not in the image".into());
+        };
+        if tiles.len() != image.across as usize {
+            return refuse(format!("{} tiles where {} are due", tiles.len(), image.across));
+        }
+        if tiles.iter().any(|t| t.is_empty()) && image.absent.is_none() {
+            return refuse("an empty tile in a file that is not sparse".into());
+        }
+        if tiles.iter().any(|t| t.len() as u64 > CLASSIC - cog::LEADER - cog::TRAILER) {
+            return refuse("a tile of 4 GiB".into());
+        }
+        let first = image.tile(*plane, *row, 0) as usize;
+        let slots = if *mask { &self.masks[*level] } else { &self.levels[*level] };
+        if slots[first].at != MISSING.at {
+            return refuse("came twice".into());
+        }
+        Ok(image)
+    }
+
+    fn set_aside(&mut self, tile: &[u8]) -> Result<()> {
+        if !self.plan.cog || tile.is_empty() {
+            return self.spool.write(tile);
+        }
+        self.spool.write(&cog::leader(tile))?;
+        self.spool.write(tile)?;
+        self.spool.write(&cog::trailer(tile))
+    }
+
+    /// Tile rows that came too early and are now due.
+    fn catch_up(&mut self, image: &LevelPlan) -> Result<()> {
+        let Some(direct) = &mut self.direct else { return Ok(()) };
+        let planes = u64::from(image.planes());
+        while direct.waiting.remove(&direct.next) {
+            let (row, plane) = ((direct.next / planes) as u32, (direct.next % planes) as u16);
+            let first = image.tile(plane, row, 0) as usize;
+            for slot in &mut self.levels[0][first..first + image.across as usize] {
+                let from = slot.at..slot.at + u64::from(slot.length);
+                self.spool.copy_to(from, &mut *self.sink)?;
+                slot.at = direct.position;
+                direct.position += u64::from(slot.length);
+            }
+            direct.next += 1;
+        }
+        Ok(())
+    }
+
+    /// A file that can only become too large is given up at once.
+    fn check_size(&self) -> Result<()> {
+        let (big, size) = match &self.direct {
+            Some(direct) => (direct.big, direct.position),
+            None => (self.plan.big != BigTiff::No, self.spool.length()),
+        };
+        if !big && size > CLASSIC { Err(self.too_large(size)) } else { Ok(()) }
+    }
+
+    /// Whether a plain file must have 64-bit offsets: decided before the first tile.
+    fn big(&self) -> bool {
+        match self.plan.big {
+            BigTiff::Yes => true,
+            BigTiff::No => false,
+            BigTiff::Auto => match self.empty_head(false) {
+                Ok(head) => self.plan.largest().saturating_add(head) > CLASSIC,
+                Err(_) => true,
+            },
+        }
+    }
+
+    /// All is there: writes what is left.
+    pub(super) fn finish(mut self) -> Result<Written> {
+        self.check_complete()?;
+        let (big, bytes) = match self.direct.take() {
+            Some(direct) => (direct.big, self.finish_direct(&direct)?),
+            None => self.lay_out()?,
+        };
+        let tiles = || self.levels.iter().chain(&self.masks).flatten();
+        let written = Written {
+            bytes,
+            big,
+            levels: self.levels.len(),
+            tiles: tiles().count() as u64,
+            absent: tiles().filter(|s| s.length == 0).count() as u64,
+        };
+        self.sink.commit()?;
+        Ok(written)
+    }
+
+    fn check_complete(&self) -> Result<()> {
+        for (level, mask) in self.plan.directories() {
+            let slots = if mask { &self.masks[level] } else { &self.levels[level] };
+            if let Some(tile) = slots.iter().position(|s| s.at == MISSING.at) {
+                let what = if mask { "mask of level" } else { "level" };
+                let what = format!("{what} {level}: tile {tile} of {} never came", slots.len());
+                return Err(Error::invalid(self.name(), what));
+            }
+        }
+        Ok(())
+    }
+
+    /// Behind the full image, which is in the file already.
+    fn finish_direct(&mut self, direct: &Direct) -> Result<u64> {
+        let mut position = direct.position;
+        let order = self.order();
+        let mut copier = Copier::default();
+        for (key, tile) in order.skip_full_image() {
+            let slot = self.slots(key)[tile as usize];
+            self.slots(key)[tile as usize].at = position;
+            position += u64::from(slot.length);
+            copier.add(slot.at..slot.at + u64::from(slot.length), &mut self.spool, &mut *self.sink)?;
+        }
+        copier.flush(&mut self.spool, &mut *self.sink)?;
+        if !direct.big && position > CLASSIC {
+            return Err(self.too_large(position));
+        }
+        let offsets = |key: Key| -> Vec<u64> {
+            let slots = if key.1 { &self.masks[key.0] } else { &self.levels[key.0] };
+            slots.iter().map(|s| if s.length == 0 { 0 } else { s.at }).collect()
+        };
+        let head = self.head(direct.big, &offsets).ok_or_else(|| self.too_large(position))?;
+        self.sink.patch(0, &head)?;
+        Ok(position)
+    }
+
+    /// The whole file from the spool.
+    fn lay_out(&mut self) -> Result<(bool, u64)> {
+        let extra = if self.plan.cog { (cog::LEADER, cog::TRAILER) } else { (0, 0) };
+        let size = |slot: &Slot| if slot.length == 0 { 0 } else { u64::from(slot.length) + extra.0 + extra.1 };
+        let tiles: u64 = self.levels.iter().chain(&self.masks).flatten().map(size).sum();
+        let big = match self.plan.big {
+            // Here the size is known.
+            BigTiff::Auto if self.plan.cog => self.empty_head(false).map_or(true, |head| head + tiles > CLASSIC),
+            _ => self.big(),
+        };
+        let start = self.empty_head(big)?;
+        let end = start + tiles;
+        if !big && end > CLASSIC {
+            return Err(self.too_large(end));
+        }
+        let head = {
+            let mut places: Vec<[Vec<u64>; 2]> = self
+                .levels
+                .iter()
+                .enumerate()
+                .map(|(i, l)| [vec![0; l.len()], vec![0; self.masks.get(i).map_or(0, Vec::len)]])
+                .collect();
+            let mut position = start;
+            for ((level, mask), tile) in self.order() {
+                let slot = if mask { &self.masks[level] } else { &self.levels[level] }[tile as usize];
+                if slot.length > 0 {
+                    places[level][usize::from(mask)][tile as usize] = position + extra.0;
+                    position += size(&slot);
+                }
+            }
+            let offsets = |(level, mask): Key| places[level][usize::from(mask)].clone();
+            self.head(big, &offsets).ok_or_else(|| self.too_large(end))?
+        };
+        self.sink.write(&head)?;
+        let mut copier = Copier::default();
+        for ((level, mask), tile) in self.order() {
+            let slot = if mask { &self.masks[level] } else { &self.levels[level] }[tile as usize];
+            copier.add(slot.at..slot.at + size(&slot), &mut self.spool, &mut *self.sink)?;
+        }
+        copier.flush(&mut self.spool, &mut *self.sink)?;
+        Ok((big, end))
+    }
+
+    /// Bytes before the first tile.
+    fn empty_head(&self, big: bool) -> Result<u64> {
+        let zeros = |(level, mask): Key| {
+            let tiles = self.plan.image(level, mask).map_or(0, LevelPlan::tiles);
+            vec![0; tiles as usize]
+        };
+        self.head(big, &zeros).map(|head| head.len() as u64).ok_or_else(|| self.too_large(CLASSIC + 1))
+    }
+
+    /// Header, promise and directories. `None` when an offset does not fit.
+    fn head(&self, big: bool, offsets: &dyn Fn(Key) -> Vec<u64>) -> Option<Vec<u8>> {
+        let mut first = Header::native(big, 0).size();
+        let ghost =
+            if self.plan.cog { cog::ghost(self.plan.levels[0].planar, self.plan.mask_follows()) } else { Vec::new() };
+        first = (first + ghost.len() as u64).next_multiple_of(2);
+        let mut out = Header::native(big, first).bytes()?;
+        out.extend(ghost);
+        out.resize(first as usize, 0);
+        let directories: Option<Vec<Vec<Field>>> =
+            self.plan.directories().into_iter().map(|key| self.fields(key, big, &offsets(key))).collect();
+        out.extend(encode::chain(&directories?, big, first)?);
+        Some(out)
+    }
+
+    /// The fields of a directory with its tile arrays.
+    fn fields(&self, (level, mask): Key, big: bool, offsets: &[u64]) -> Option<Vec<Field>> {
+        let image = self.plan.image(level, mask)?;
+        let slots = if mask { &self.masks[level] } else { &self.levels[level] };
+        let counts: Vec<u32> = slots.iter().map(|s| s.length).collect();
+        let (offsets_tag, counts_tag) = match image.tiled {
+            true => (tag::TILE_OFFSETS, tag::TILE_BYTE_COUNTS),
+            false => (tag::STRIP_OFFSETS, tag::STRIP_BYTE_COUNTS),
+        };
+        let mut fields = self.plan.fields(level, mask);
+        fields.push(Field::offsets(offsets_tag, offsets, big)?);
+        fields.push(Field::longs(counts_tag, &counts));
+        fields.sort_by_key(|f| f.tag);
+        Some(fields)
+    }
+
+    fn order(&self) -> Order {
+        Order::new(&self.plan)
+    }
+}
+
+/// All tiles in the order of the file.
+struct Order {
+    plan: Arc<[Part]>,
+}
+
+/// The tiles of a level, each followed by that of the mask or not.
+#[derive(Clone, Copy)]
+struct Part {
+    key: Key,
+    with_mask: bool,
+    across: u64,
+    down: u64,
+    planes: u64,
+    /// The planes of a tile row stand together.
+    by_row: bool,
+}
+
+impl Order {
+    fn new(plan: &WritePlan) -> Self {
+        let follows = plan.mask_follows();
+        let part = |image: &LevelPlan| Part {
+            key: (image.level, image.mask),
+            with_mask: follows && !image.mask,
+            across: image.across.into(),
+            down: image.down.into(),
+            planes: image.planes().into(),
+            by_row: !plan.cog,
+        };
+        let of_level = |level: usize| {
+            let mask = plan.masks.get(level).filter(|_| !follows);
+            [Some(&plan.levels[level]), mask].into_iter().flatten().map(part).collect::<Vec<Part>>()
+        };
+        let levels = 0..plan.levels.len();
+        let parts =
+            if plan.cog { levels.rev().flat_map(of_level).collect() } else { levels.flat_map(of_level).collect() };
+        Self { plan: parts }
+    }
+
+    /// All but the first image of a plain file.
+    fn skip_full_image(self) -> impl Iterator<Item = (Key, u64)> {
+        self.into_iter().filter(|(key, _)| *key != (0, false))
+    }
+}
+
+impl IntoIterator for Order {
+    type Item = (Key, u64);
+    type IntoIter = Box<dyn Iterator<Item = Self::Item>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        let parts: Vec<Part> = self.plan.to_vec();
+        Box::new(parts.into_iter().flat_map(Part::tiles))
+    }
+}
+
+impl Part {
+    fn tiles(self) -> impl Iterator<Item = (Key, u64)> {
+        let count = self.across * self.down * self.planes;
+        (0..count).map(move |i| self.tile(i)).flat_map(move |tile| {
+            let mask = self.with_mask.then_some(((self.key.0, true), tile));
+            [Some((self.key, tile)), mask].into_iter().flatten()
+        })
+    }
+
+    /// Place in the tile arrays of the tile that stands at place `i` in the file.
+    fn tile(self, i: u64) -> u64 {
+        if !self.by_row {
+            return i;
+        }
+        let (col, plane, row) = (i % self.across, i / self.across % self.planes, i / self.across / self.planes);
+        (plane * self.down + row) * self.across + col
+    }
+}
+
+/// Joins neighbours in the spool to one copy.
+#[derive(Default)]
+struct Copier {
+    run: Range<u64>,
+}
+
+impl Copier {
+    fn add(&mut self, range: Range<u64>, spool: &mut Spool, sink: &mut dyn Sink) -> Result<()> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        if self.run.end == range.start && !self.run.is_empty() {
+            self.run.end = range.end;
+            return Ok(());
+        }
+        self.flush(spool, sink)?;
+        self.run = range;
+        Ok(())
+    }
+
+    fn flush(&mut self, spool: &mut Spool, sink: &mut dyn Sink) -> Result<()> {
+        let run = std::mem::take(&mut self.run);
+        if run.is_empty() { Ok(()) } else { spool.copy_to(run, sink) }
+    }
+}
