@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io::Read;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -37,9 +37,8 @@ impl Input {
             let source = MemorySource::named("<stdin>", self.stdin()?);
             return Image::from_source(Arc::new(source), &OpenOptions::default());
         }
-        if let Some(scheme) = self.0.to_str().and_then(scheme) {
-            let feature = format!("reading from {scheme}:// is not built yet");
-            return Err(Error::unsupported(&self.name(), feature, "copy the file to this machine"));
+        if let Some(error) = remote(&self.0, "reading from") {
+            return Err(error);
         }
         tiffjet::open(&self.0)
     }
@@ -55,6 +54,13 @@ impl Input {
         }
         Ok(bytes)
     }
+}
+
+/// An error for an address of another machine.
+pub fn remote(path: &Path, doing: &str) -> Option<Error> {
+    let scheme = path.to_str().and_then(scheme)?;
+    let feature = format!("{doing} {scheme}:// is not built yet");
+    Some(Error::unsupported(&path.to_string_lossy().into(), feature, "use a file of this machine"))
 }
 
 /// `s3` of `s3://bucket/key`.

@@ -2,6 +2,7 @@
 
 mod args;
 mod checksum;
+mod convert;
 mod info;
 mod output;
 mod plan;
@@ -26,6 +27,7 @@ struct Cli {
 enum Verb {
     Info(info::Info),
     Checksum(checksum::Checksum),
+    Convert(Box<convert::Convert>),
     Plan(plan::Plan),
     Preview(preview::Preview),
     Validate(validate::Validate),
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().verb {
         Verb::Info(verb) => verb.run(),
         Verb::Checksum(verb) => verb.run(),
+        Verb::Convert(verb) => verb.run(),
         Verb::Plan(verb) => verb.run(),
         Verb::Preview(verb) => verb.run(),
         Verb::Validate(verb) => verb.run(),

@@ -3,7 +3,7 @@
 use tiffjet::DType;
 
 /// Half precision, as IEEE 754 has it.
-fn half(bits: u16) -> f64 {
+pub fn half(bits: u16) -> f64 {
     let sign = if bits & 0x8000 == 0 { 1.0 } else { -1.0 };
     let (exponent, fraction) = (i32::from(bits >> 10 & 31), f64::from(bits & 0x3ff));
     sign * match exponent {
