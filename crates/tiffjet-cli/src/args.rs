@@ -1,19 +1,90 @@
 //! Arguments that several verbs take.
 
+use std::ffi::OsString;
+use std::io::Read;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
 
 use clap::Args;
-use tiffjet::Window;
+use tiffjet::source::MemorySource;
+use tiffjet::{Error, Image, Limits, OpenOptions, Window};
+
+/// A file to read: a path, or `-` for standard input.
+#[derive(Debug, Clone)]
+pub struct Input(PathBuf);
+
+impl From<OsString> for Input {
+    fn from(text: OsString) -> Self {
+        Self(text.into())
+    }
+}
+
+impl Input {
+    /// The name for errors.
+    pub fn name(&self) -> Arc<str> {
+        if self.is_stdin() { "<stdin>".into() } else { self.0.to_string_lossy().into() }
+    }
+
+    fn is_stdin(&self) -> bool {
+        self.0.as_os_str() == "-"
+    }
+
+    /// Opens it; of a file the header alone is read, of standard input all.
+    pub fn open(&self) -> tiffjet::Result<Image> {
+        if self.is_stdin() {
+            let source = MemorySource::named("<stdin>", self.stdin()?);
+            return Image::from_source(Arc::new(source), &OpenOptions::default());
+        }
+        if let Some(error) = remote(&self.0, "reading from") {
+            return Err(error);
+        }
+        tiffjet::open(&self.0)
+    }
+
+    /// Standard input can't be read at offsets, so it is held in memory: half of what the machine has at most.
+    fn stdin(&self) -> tiffjet::Result<Vec<u8>> {
+        let allowed = Limits::default().output_bytes / 2;
+        let mut bytes = Vec::new();
+        let stdin = std::io::stdin().lock();
+        stdin.take(allowed + 1).read_to_end(&mut bytes).map_err(|e| Error::io(&self.name(), e))?;
+        if bytes.len() as u64 > allowed {
+            return Err(Error::limit(&self.name(), "bytes of standard input", bytes.len() as u64, allowed));
+        }
+        Ok(bytes)
+    }
+}
+
+/// An error for an address of another machine.
+pub fn remote(path: &Path, doing: &str) -> Option<Error> {
+    let scheme = path.to_str().and_then(scheme)?;
+    let feature = format!("{doing} {scheme}:// is not built yet");
+    Some(Error::unsupported(&path.to_string_lossy().into(), feature, "use a file of this machine"))
+}
+
+/// `s3` of `s3://bucket/key`.
+fn scheme(text: &str) -> Option<&str> {
+    let (scheme, _) = text.split_once("://")?;
+    let letters = scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
+    (scheme.len() > 1 && letters).then_some(scheme)
+}
 
 /// Which pixels of which file.
 #[derive(Args)]
 pub struct Pixels {
-    /// The file to read
-    pub file: PathBuf,
+    /// The file to read, or - for standard input
+    pub file: Input,
     /// Overview level, 0 is full size
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub level: usize,
+    #[command(flatten)]
+    pub part: Part,
+}
+
+/// Which part of an image.
+#[derive(Args)]
+pub struct Part {
     /// Rows and columns, first included, last not
     #[arg(long, value_name = "Y0:Y1,X0:X1", value_parser = parse_window)]
     pub window: Option<(Range<u32>, Range<u32>)>,
@@ -22,11 +93,18 @@ pub struct Pixels {
     pub bands: Option<Vec<u16>>,
 }
 
+impl Part {
+    /// The same of a level, for the library.
+    pub fn of_level(&self, level: usize) -> Window {
+        let (rows, cols) = self.window.clone().unzip();
+        Window { level, rows, cols, bands: self.bands.clone() }
+    }
+}
+
 impl Pixels {
     /// The same for the library.
     pub fn window(&self) -> Window {
-        let (rows, cols) = self.window.clone().unzip();
-        Window { level: self.level, rows, cols, bands: self.bands.clone() }
+        self.part.of_level(self.level)
     }
 }
 
@@ -40,6 +118,51 @@ fn parse_window(text: &str) -> Result<(Range<u32>, Range<u32>), String> {
         .ok_or_else(|| "a window is Y0:Y1,X0:X1, for example 0:512,1024:1536".to_owned())
 }
 
+/// Where pixels are decoded and encoded.
+#[derive(Args)]
+pub struct On {
+    /// Where pixels are decoded: auto, cpu, cuda or cuda:N
+    #[arg(long, default_value = "auto", value_name = "D")]
+    device: DeviceChoice,
+}
+
+impl On {
+    /// An error when the device can't be had.
+    pub fn available(&self, name: &Arc<str>) -> tiffjet::Result<()> {
+        let device = match self.device {
+            DeviceChoice::Auto | DeviceChoice::Cpu => return Ok(()),
+            DeviceChoice::Cuda(None) => "cuda".to_owned(),
+            DeviceChoice::Cuda(Some(id)) => format!("cuda:{id}"),
+        };
+        Err(Error::Unavailable {
+            name: name.clone(),
+            library: format!("device {device}"),
+            hint: "the CUDA backend is not built yet; use --device cpu".into(),
+        })
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum DeviceChoice {
+    Auto,
+    Cpu,
+    Cuda(Option<u32>),
+}
+
+impl FromStr for DeviceChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            None if text == "auto" => Ok(Self::Auto),
+            None if text == "cpu" => Ok(Self::Cpu),
+            None if text == "cuda" => Ok(Self::Cuda(None)),
+            Some(("cuda", id)) => id.parse().map(|id| Self::Cuda(Some(id))).map_err(|_| "cuda:N takes a number".into()),
+            _ => Err("a device is auto, cpu, cuda or cuda:N".into()),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -49,5 +172,21 @@ mod tests {
         assert_eq!(parse_window("0:512,10:20"), Ok((0..512, 10..20)));
         assert!(parse_window("0:512").is_err());
         assert!(parse_window("a:b,1:2").is_err());
+        assert!(parse_window("-1:2,1:2").is_err());
+    }
+
+    #[test]
+    fn devices_have_four_forms() {
+        assert_eq!("auto".parse(), Ok(DeviceChoice::Auto));
+        assert_eq!("cuda:3".parse(), Ok(DeviceChoice::Cuda(Some(3))));
+        assert!("cuda:x".parse::<DeviceChoice>().is_err());
+        assert!("gpu".parse::<DeviceChoice>().is_err());
+    }
+
+    #[test]
+    fn addresses_have_a_scheme() {
+        assert_eq!(scheme("s3://bucket/key.tif"), Some("s3"));
+        assert_eq!(scheme("a/b://c"), None);
+        assert_eq!(scheme("plain.tif"), None);
     }
 }

@@ -1,9 +1,9 @@
 //! `tiffjet checksum`: decodes and prints the hash of every band.
 
-use std::fs::File;
-use std::io::Write;
+use std::fmt::Write;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -11,7 +11,8 @@ use tiffjet::geo::Nodata;
 use tiffjet::{DType, Image, Window};
 
 use crate::Outcome;
-use crate::args::Pixels;
+use crate::args::{On, Pixels};
+use crate::output::{NewFile, print};
 
 /// Bytes of pixels in memory at once, as far as the file's tiles allow.
 const PIECE: u64 = 64 << 20;
@@ -21,6 +22,8 @@ const PIECE: u64 = 64 << 20;
 pub struct Checksum {
     #[command(flatten)]
     pixels: Pixels,
+    #[command(flatten)]
+    on: On,
     /// Print one line of JSON
     #[arg(long)]
     json: bool,
@@ -31,10 +34,11 @@ pub struct Checksum {
 
 impl Checksum {
     pub fn run(&self) -> Outcome {
-        let image = tiffjet::open(&self.pixels.file)?;
+        self.on.available(&self.pixels.file.name())?;
+        let image = self.pixels.file.open()?;
         let window = self.pixels.window();
         let whole = image.plan_shape(&window)?;
-        let dump = self.dump.as_ref().map(File::create).transpose()?;
+        let dump = self.dump.as_deref().map(NewFile::create).transpose()?;
         let mut hashes = vec![Sha256::new(); whole[0]];
         let dtype = image.dtype();
         let band_bytes = whole[1] * whole[2] * shown_as(dtype).size();
@@ -46,21 +50,26 @@ impl Checksum {
                 let pixels = as_shown(pixels, dtype);
                 hash.update(&*pixels);
                 if let Some(dump) = &dump {
-                    dump.write_all_at(&pixels, (band * band_bytes + done) as u64)?;
+                    let at = (band * band_bytes + done) as u64;
+                    dump.file().write_all_at(&pixels, at).map_err(|e| dump.failed(e))?;
                 }
             }
             done += tensor.shape[1] * tensor.shape[2] * shown_as(dtype).size();
         }
         let hashes: Vec<String> = hashes.into_iter().map(|h| hex(&h.finalize())).collect();
-        let mut out = std::io::stdout().lock();
-        if self.json {
-            writeln!(out, "{}", line(&image, whole, dtype, &hashes))?;
-        } else {
-            for (band, hash) in hashes.iter().enumerate() {
-                writeln!(out, "{hash}  band {}", band + 1)?;
-            }
+        if let Some(dump) = dump {
+            dump.finish()?;
         }
-        Ok(())
+        print(&if self.json {
+            format!("{}\n", line(&image, whole, dtype, &hashes))
+        } else {
+            hashes.iter().enumerate().fold(String::new(), |mut out, (band, hash)| {
+                // Writing to a string can't fail.
+                let _ = writeln!(out, "{hash}  band {}", band + 1);
+                out
+            })
+        })?;
+        Ok(ExitCode::SUCCESS)
     }
 }
 

@@ -2,8 +2,15 @@
 
 mod args;
 mod checksum;
+mod convert;
+mod info;
+mod output;
 mod plan;
+mod preview;
+mod validate;
+mod values;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -18,24 +25,35 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
+    Info(info::Info),
     Checksum(checksum::Checksum),
+    Convert(Box<convert::Convert>),
     Plan(plan::Plan),
+    Preview(preview::Preview),
+    Validate(validate::Validate),
 }
 
-/// Why a verb fails: one line for the user.
-type Outcome = Result<(), Box<dyn std::error::Error>>;
+/// How a verb ends; an error is one line for the user.
+type Outcome = tiffjet::Result<ExitCode>;
 
 #[allow(clippy::print_stderr)] // the one line that says why
 fn main() -> ExitCode {
     let outcome = match Cli::parse().verb {
+        Verb::Info(verb) => verb.run(),
         Verb::Checksum(verb) => verb.run(),
+        Verb::Convert(verb) => verb.run(),
         Verb::Plan(verb) => verb.run(),
+        Verb::Preview(verb) => verb.run(),
+        Verb::Validate(verb) => verb.run(),
     };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("tiffjet: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    outcome.unwrap_or_else(|error| {
+        // An error whose line nobody can read has its exit status left.
+        let _ = writeln!(std::io::stderr(), "tiffjet: {}", one_line(&error.to_string()));
+        ExitCode::FAILURE
+    })
+}
+
+/// Names and texts of a file may hold line breaks.
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -1,9 +1,10 @@
 //! `tiffjet plan`: what a read would do.
 
-use std::io::Write;
+use std::process::ExitCode;
 
 use crate::Outcome;
 use crate::args::Pixels;
+use crate::output::print;
 
 /// Print what a read would do: byte ranges, tiles, routes
 #[derive(clap::Args)]
@@ -14,9 +15,9 @@ pub struct Plan {
 
 impl Plan {
     pub fn run(&self) -> Outcome {
-        let image = tiffjet::open(&self.pixels.file)?;
+        let image = self.pixels.file.open()?;
         let plan = image.plan(&self.pixels.window())?;
-        write!(std::io::stdout().lock(), "{plan}")?;
-        Ok(())
+        print(&plan.to_string())?;
+        Ok(ExitCode::SUCCESS)
     }
 }

@@ -4,6 +4,12 @@
 //! tiles: the smallest overview first, row by row. Around each tile stand its size and its last bytes once more, so
 //! that a reader that has seen the promise needs no tile arrays to walk from tile to tile.
 
+mod ghost;
+mod validate;
+
+pub use ghost::Ghost;
+pub use validate::{check, validate};
+
 /// Bytes before each tile: its size.
 pub const LEADER: u64 = 4;
 /// Bytes behind each tile: its last four once more.

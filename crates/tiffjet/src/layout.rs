@@ -505,6 +505,36 @@ impl TileIndex {
         Ok(page)
     }
 
+    /// Offsets and byte counts of some tiles as the file states them. Nothing of it is kept, so that a pass over a
+    /// huge index takes no memory.
+    pub fn stated(&self, head: &Head, tiles: Range<u64>) -> Result<Vec<(u64, Option<u64>)>> {
+        let column = |entry: &Entry| -> Result<Vec<u64>> {
+            if tiles.end > entry.count || tiles.start > tiles.end {
+                let what = format!("{} has {} values, not {}", tag::name(entry.tag), entry.count, tiles.end);
+                return Err(Error::malformed(head.name(), entry.offset(), what));
+            }
+            let array = self.directory.values(head, entry, tiles.clone())?;
+            array
+                .unsigned()
+                .ok_or_else(|| Error::malformed(head.name(), entry.offset(), "negative numbers in a tile array"))
+        };
+        let offsets = column(&self.offsets)?;
+        Ok(match &self.counts {
+            Some(counts) => offsets.into_iter().zip(column(counts)?.into_iter().map(Some)).collect(),
+            None => offsets.into_iter().map(|offset| (offset, None)).collect(),
+        })
+    }
+
+    /// Where the offset array stands in the file.
+    pub fn offset(&self) -> u64 {
+        self.offsets.offset()
+    }
+
+    /// Values in the array of byte counts; `None` where the file has none.
+    pub fn byte_counts(&self) -> Option<u64> {
+        self.counts.map(|entry| entry.count)
+    }
+
     /// Values in the offset array.
     pub fn count(&self) -> u64 {
         self.offsets.count

@@ -17,6 +17,7 @@ pub mod sink;
 pub mod source;
 mod tensor;
 pub mod tiff;
+pub mod validate;
 mod writer;
 
 pub use backend::{Backend, EncodedRows, Reducer};

@@ -42,6 +42,13 @@ impl Beside {
         Sidecars { aux_xml, world_file }
     }
 
+    /// Names of the texts that are there; world files where they can count.
+    pub(super) fn text_names(&self, world: bool) -> Vec<String> {
+        let aux = Some(self.appended(".aux.xml")).filter(|path| path.is_file());
+        let world = self.world_files().into_iter().find(|path| world && path.is_file());
+        [aux, world].into_iter().flatten().map(|path| path.to_string_lossy().into_owned()).collect()
+    }
+
     /// `image.tfw` (first and last letter of the extension and a w), `image.tifw`, `image.wld`.
     fn world_files(&self) -> Vec<PathBuf> {
         let extension = self.path.extension().and_then(|e| e.to_str()).unwrap_or("tif");

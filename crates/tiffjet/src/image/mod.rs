@@ -17,7 +17,7 @@ use crate::limits::Limits;
 use crate::plan::{ReadPlan, Window};
 use crate::source::{FileSource, Source};
 use crate::tensor::{Report, Tensor};
-use crate::tiff::{Array, Directory, FieldType, Header, tag};
+use crate::tiff::{Array, Directory, FieldType, Head, Header, tag};
 use beside::Beside;
 use file::{File, Role};
 
@@ -54,12 +54,39 @@ pub struct Level {
     file: Arc<File>,
 }
 
+impl Level {
+    /// Where its bytes are: the image itself or a sidecar.
+    pub fn source(&self) -> &Arc<dyn Source> {
+        self.file.head.source()
+    }
+
+    pub(crate) fn head(&self) -> &Head {
+        &self.file.head
+    }
+
+    /// Offsets and byte counts of some tiles, as the file states them.
+    pub fn stated_tiles(&self, tiles: std::ops::Range<u64>) -> Result<Vec<(u64, Option<u64>)>> {
+        self.layout.index.stated(&self.file.head, tiles)
+    }
+}
+
 /// The mask of a level.
 #[derive(Debug)]
 pub struct Mask {
     /// Its pixels.
     pub layout: Arc<Layout>,
     file: Arc<File>,
+}
+
+impl Mask {
+    /// Where its bytes are: the image itself or a sidecar.
+    pub fn source(&self) -> &Arc<dyn Source> {
+        self.file.head.source()
+    }
+
+    pub(crate) fn head(&self) -> &Head {
+        &self.file.head
+    }
 }
 
 /// An open TIFF.
@@ -185,6 +212,37 @@ impl Image {
         self.file.head.name()
     }
 
+    /// The bytes of the file itself.
+    pub fn source(&self) -> &Arc<dyn Source> {
+        self.file.head.source()
+    }
+
+    pub(crate) fn head(&self) -> &Head {
+        &self.file.head
+    }
+
+    /// All directories of the chain, in order.
+    pub(crate) fn directories(&self) -> &[Directory] {
+        &self.file.chain
+    }
+
+    /// Names of the files beside the image that belong to it.
+    pub fn sidecars(&self) -> Vec<String> {
+        let parts = self.levels.iter().flat_map(|level| {
+            let mask = level.mask.as_ref().map(Mask::source);
+            [Some(level.source()), mask].into_iter().flatten()
+        });
+        let mut names: Vec<String> =
+            parts.map(|source| source.name().to_string()).filter(|name| **name != **self.name()).collect();
+        names.dedup();
+        if let Some(beside) = &self.beside {
+            let placed =
+                [tag::MODEL_TIEPOINT, tag::MODEL_TRANSFORMATION].iter().any(|&t| self.directory.get(t).is_some());
+            names.extend(beside.text_names(!placed));
+        }
+        names
+    }
+
     /// Byte order, BigTIFF, first directory.
     pub fn header(&self) -> &Header {
         &self.file.header
@@ -243,7 +301,7 @@ impl Image {
     pub fn geo(&self) -> &Geo {
         self.geo.get_or_init(|| {
             let mut warnings = Vec::new();
-            let tags = self.geo_tags(&mut warnings);
+            let tags = self.readable_geo_tags(&mut warnings);
             let sidecars = match &self.beside {
                 Some(beside) => beside.texts(self.file.head.limits(), &mut warnings),
                 None => geo::Sidecars::default(),
@@ -254,8 +312,13 @@ impl Image {
         })
     }
 
+    /// The georeferencing tags as written; those that can't be read are left out.
+    pub fn geo_tags(&self) -> GeoTags {
+        self.readable_geo_tags(&mut Vec::new())
+    }
+
     /// The georeferencing tags as written. One that can't be read is a warning: the pixels still can.
-    fn geo_tags(&self, warnings: &mut Vec<String>) -> GeoTags {
+    fn readable_geo_tags(&self, warnings: &mut Vec<String>) -> GeoTags {
         let mut array = |tag: u16| match self.tag(tag) {
             Ok(array) => array,
             Err(error) => {

@@ -1,0 +1,204 @@
+//! `tiffjet convert`: reads and writes, streaming.
+
+mod carry;
+mod cast;
+mod choices;
+
+use std::io::Write;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::mpsc::sync_channel;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use tiffjet::sink::{FileSink, StreamSink};
+use tiffjet::{DType, Error, Image, Result, RowsView, Tensor, Window, WriteOptions, Writer};
+
+use crate::Outcome;
+use crate::args::{Input, On, Part, remote};
+use cast::Cast;
+use choices::Choices;
+
+/// Write a file anew: as a COG, with another codec, cut out, with other bands or another type
+///
+/// Georeferencing, nodata, metadata, colour map, mask, XMP and ICC profile are carried over. With --dtype values are
+/// rounded (halves away from zero) and those that do not fit become the nearest that does, as GDAL has it; of complex
+/// numbers the real part is kept.
+#[derive(clap::Args)]
+pub struct Convert {
+    /// The file to read, or - for standard input
+    file: Input,
+    /// The file to write, or - for standard output
+    out: PathBuf,
+    #[command(flatten)]
+    choices: Choices,
+    #[command(flatten)]
+    part: Part,
+    #[command(flatten)]
+    on: On,
+    /// Bytes of memory for pixels, with K, M or G behind the number
+    #[arg(long, default_value = "256M", value_name = "BYTES", value_parser = parse_bytes)]
+    memory: u64,
+}
+
+fn parse_bytes(text: &str) -> std::result::Result<u64, String> {
+    let (digits, shift) = match text.trim().strip_suffix(['K', 'k']) {
+        Some(digits) => (digits, 10),
+        None => match text.trim().strip_suffix(['M', 'm']) {
+            Some(digits) => (digits, 20),
+            None => text.trim().strip_suffix(['G', 'g']).map_or((text.trim(), 0), |digits| (digits, 30)),
+        },
+    };
+    let bytes = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(1 << shift));
+    bytes.filter(|&n| n > 0).ok_or_else(|| "a number of bytes, for example 268435456 or 256M".into())
+}
+
+impl Convert {
+    pub fn run(&self) -> Outcome {
+        self.on.available(&self.file.name())?;
+        let image = self.file.open()?;
+        let window = self.part.of_level(0);
+        let shape = image.plan_shape(&window)?;
+        let options = self.options(&image, &window, shape)?;
+        let writer = self.create(&options)?;
+        if image.pages() > 1 {
+            note(&format!("{}: the first of {} pages is converted", image.name(), image.pages()));
+        }
+        match stream(&image, &window, shape, &options, writer, self.piece_bytes()) {
+            Err(Error::Io { source, .. }) if self.to_stdout() && source.kind() == std::io::ErrorKind::BrokenPipe => {
+                Ok(ExitCode::FAILURE) // nobody listens any more
+            }
+            done => done.map(|()| ExitCode::SUCCESS),
+        }
+    }
+
+    fn to_stdout(&self) -> bool {
+        self.out.as_os_str() == "-"
+    }
+
+    /// Pixels that are read at once: two such pieces are on their way while the writer has the rest.
+    fn piece_bytes(&self) -> u64 {
+        self.memory / 16
+    }
+
+    fn options(&self, image: &Image, window: &Window, shape: [usize; 3]) -> Result<WriteOptions> {
+        let mut options = WriteOptions::new(shape, self.choices.dtype.unwrap_or(image.dtype()));
+        options.memory = self.memory - 2 * self.piece_bytes();
+        self.choices.apply(&mut options);
+        carry::carry(image, window, &self.choices, &mut options)?;
+        Ok(options)
+    }
+
+    fn create(&self, options: &WriteOptions) -> Result<Writer> {
+        if self.to_stdout() {
+            return Writer::create(StreamSink::new("<stdout>", std::io::stdout()), options);
+        }
+        if let Some(error) = remote(&self.out, "writing to") {
+            return Err(error);
+        }
+        // What can't be written is refused before a file is begun.
+        let name = self.out.to_string_lossy().into();
+        tiffjet::WritePlan::new(&name, options)?;
+        Writer::create(FileSink::create(&self.out)?, options)
+    }
+}
+
+/// A line for the user that is no error.
+fn note(text: &str) {
+    // Where nobody can read it there is nobody to tell.
+    let _ = writeln!(std::io::stderr(), "tiffjet: {text}");
+}
+
+/// Reads pieces of whole rows in one thread while the other writes the piece before.
+fn stream(
+    image: &Image,
+    window: &Window,
+    shape: [usize; 3],
+    options: &WriteOptions,
+    mut writer: Writer,
+    piece_bytes: u64,
+) -> Result<()> {
+    let progress = progress(shape[1] as u64);
+    let cast = Cast::new(image.dtype(), options);
+    let pieces = pieces(image, window, shape, piece_bytes)?;
+    std::thread::scope(|scope| {
+        let (sender, receiver) = sync_channel(0);
+        scope.spawn(move || {
+            for rows in pieces {
+                let piece = Window { rows: Some(rows), ..window.clone() };
+                // A writer that has failed takes no more.
+                if sender.send(read(image, &piece, options.mask)).is_err() {
+                    return;
+                }
+            }
+        });
+        for piece in receiver {
+            let (pixels, mask) = piece?;
+            push(&mut writer, &cast, &pixels, mask.as_ref(), options.dtype)?;
+            progress.inc(pixels.shape[1] as u64);
+        }
+        Ok::<(), Error>(())
+    })?;
+    progress.finish_and_clear();
+    writer.finish().map(drop)
+}
+
+fn read(image: &Image, piece: &Window, masked: bool) -> Result<(Tensor, Option<Tensor>)> {
+    let pixels = image.read(piece)?;
+    let mask = if masked { Some(image.read_mask(piece)?) } else { None };
+    Ok((pixels, mask))
+}
+
+fn push(writer: &mut Writer, cast: &Cast, pixels: &Tensor, mask: Option<&Tensor>, dtype: DType) -> Result<()> {
+    let bytes = cast.apply(pixels.bytes().unwrap_or_default());
+    let rows = RowsView::new(&bytes, pixels.shape, dtype);
+    let rows = rows.and_then(|rows| match mask.and_then(Tensor::bytes) {
+        Some(mask) => rows.with_mask(mask),
+        None => Some(rows),
+    });
+    // The shapes come from one window: they fit.
+    let rows = rows.ok_or_else(|| Error::invalid(&"<rows>".into(), "pixels and mask differ in shape"))?;
+    writer.push(&rows)
+}
+
+/// Rows of whole tiles, so that none is decoded twice.
+fn pieces(image: &Image, window: &Window, shape: [usize; 3], bytes: u64) -> Result<Vec<Range<u32>>> {
+    let layout = &image.level(window.level)?.layout;
+    let row_bytes = (shape[0] as u64).saturating_mul(shape[2] as u64).saturating_mul(layout.dtype().size() as u64);
+    let fit = u32::try_from(bytes / row_bytes.max(1)).unwrap_or(u32::MAX).max(1);
+    let step = if layout.rows_are_bytes() { 1 } else { layout.format.height };
+    let rows = window.rows.clone().unwrap_or(0..layout.height);
+    let height = (fit / step).max(1).saturating_mul(step);
+    let mut pieces = Vec::new();
+    let mut y = rows.start;
+    while y < rows.end {
+        let end = (y / step * step).saturating_add(height).min(rows.end);
+        pieces.push(y..end);
+        y = end;
+    }
+    Ok(pieces)
+}
+
+/// A bar on a terminal, nothing elsewhere.
+fn progress(rows: u64) -> ProgressBar {
+    let bar = ProgressBar::new(rows);
+    if let Ok(style) = ProgressStyle::with_template("{bar:40} {percent:>3} %  {eta} left") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_have_units() {
+        assert_eq!(parse_bytes("4096"), Ok(4096));
+        assert_eq!(parse_bytes("64M"), Ok(64 << 20));
+        assert_eq!(parse_bytes("2g"), Ok(2 << 30));
+        for bad in ["", "0", "M", "-1", "99999999999G"] {
+            assert!(parse_bytes(bad).is_err(), "{bad}");
+        }
+    }
+}
