@@ -1,7 +1,7 @@
 //! `make demo`: the main job from end to end, on a raster made on the spot.
 //!
-//! Makes a georeferenced terrain, reads it whole, reads a window of it and saves a picture; checks what it reads against
-//! what it made, and says how fast each step was.
+//! Makes a georeferenced terrain, reads it, writes it as a COG, reads a window of that and saves a picture of an overview;
+//! checks what it reads against what it made, and says how fast each step was.
 
 #![allow(clippy::print_stdout)] // saying what happens is the point
 
@@ -11,7 +11,8 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use tiffjet::{Cpu, Image, Tensor, Window};
+use tiffjet::sink::FileSink;
+use tiffjet::{Cpu, GeoTags, Image, RowsView, Tensor, Window, WriteOptions, Writer};
 use tiffjet_testkit::{Compression, Tiff};
 
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
@@ -32,9 +33,10 @@ fn main() -> Outcome {
     let made = make(&path)?;
     let image = tiffjet::open(&path)?;
     describe(&image);
-    read_whole(&image, &made)?;
-    read_window(&image, &made)?;
-    save_picture(&image, &folder.join("terrain.png"))?;
+    let pixels = read_whole(&image, &made)?;
+    let cog = write_cog(&image, &pixels, &folder.join("terrain-cog.tif"))?;
+    read_window(&cog, &made)?;
+    save_picture(&cog, &folder.join("terrain.png"))?;
 
     println!("\nThe files are in {}", folder.display());
     Ok(())
@@ -73,7 +75,7 @@ fn describe(image: &Image) {
     println!("        {crs}, pixels of {size} m");
 }
 
-fn read_whole(image: &Image, made: &[u8]) -> Outcome {
+fn read_whole(image: &Image, made: &[u8]) -> Outcome<Tensor> {
     let begun = Instant::now();
     let pixels = image.read(&Window::default())?;
     let seconds = begun.elapsed().as_secs_f64();
@@ -86,7 +88,45 @@ fn read_whole(image: &Image, made: &[u8]) -> Outcome {
         pixels.report.tiles,
         1e3 * seconds
     );
-    Ok(())
+    Ok(pixels)
+}
+
+/// Writes pixels with overviews in the order of a COG, where the image lies.
+fn write_cog(image: &Image, pixels: &Tensor, path: &Path) -> Outcome<Image> {
+    let tags = image.geo().to_tags()?;
+    let mut options = WriteOptions::new(pixels.shape, pixels.dtype);
+    options.cog = true;
+    options.geo = GeoTags {
+        pixel_scale: tags.pixel_scale,
+        tiepoints: tags.tiepoints,
+        transformation: tags.transformation,
+        key_directory: tags.key_directory,
+        double_params: tags.double_params,
+        ascii_params: tags.ascii_params,
+        gdal_metadata: tags.gdal_metadata,
+        gdal_nodata: tags.gdal_nodata,
+        rpc: tags.rpc,
+    };
+    let rows = RowsView::new(little_endian(pixels)?, pixels.shape, pixels.dtype).ok_or("pixels of another size")?;
+    let begun = Instant::now();
+    let mut writer = Writer::create(FileSink::create(path)?, &options)?;
+    writer.push(&rows)?;
+    let written = writer.finish()?;
+    let seconds = begun.elapsed().as_secs_f64();
+    println!(
+        "wrote   {}: COG of {}, {} levels, {} tiles in {:.1} ms, {:.0} MB/s",
+        path.display(),
+        megabytes(written.bytes as usize),
+        written.levels,
+        written.tiles,
+        1e3 * seconds,
+        pixels.report.bytes_out as f64 / seconds / 1e6
+    );
+    let cog = tiffjet::open(path)?;
+    if cog.geo().transform != image.geo().transform {
+        return Err("the COG lies elsewhere".into());
+    }
+    Ok(cog)
 }
 
 fn read_window(image: &Image, made: &[u8]) -> Outcome {
