@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use tiffjet::codec::Encoded;
-use tiffjet::{Image, Layout, Window};
+use tiffjet::{Image, Layout, Tensor, Window};
 
 /// An open file; its level 0 is what is measured.
 pub struct Picture(Image);
@@ -26,32 +26,19 @@ impl Picture {
     }
 
     /// What the other engines tell of a file they open.
-    pub fn describe(&self) -> ([usize; 3], &'static str) {
-        (self.shape(), self.dtype())
+    pub fn describe(&self) -> ([usize; 3], &'static str, Option<[f64; 6]>) {
+        (self.shape(), self.dtype(), self.0.geo().transform)
     }
 
-    /// Size of all its pixels.
-    pub fn bytes(&self) -> Result<usize, Box<dyn Error>> {
-        let size = self.shape().iter().try_fold(self.0.dtype().size(), |a, &n| a.checked_mul(n));
-        size.ok_or_else(|| "too large for this machine".into())
-    }
-
-    /// Size of the pixels of a square window, all bands.
-    pub fn window_bytes(&self, side: u32) -> usize {
-        self.shape()[0] * side as usize * side as usize * self.0.dtype().size()
-    }
-
-    /// All its pixels.
-    pub fn read(&self, out: &mut [u8]) -> Result<(), Box<dyn Error>> {
-        self.0.read_into(&Window::default(), out)?;
-        Ok(())
+    /// All its pixels, in memory of the library, which it uses again once they are dropped.
+    pub fn read(&self) -> Result<Tensor, Box<dyn Error>> {
+        Ok(self.0.read(&Window::default())?)
     }
 
     /// A square window, all bands.
-    pub fn window(&self, row: u32, col: u32, side: u32, out: &mut [u8]) -> Result<(), Box<dyn Error>> {
+    pub fn window(&self, row: u32, col: u32, side: u32) -> Result<Tensor, Box<dyn Error>> {
         let window = Window { rows: Some(row..row + side), cols: Some(col..col + side), ..Window::default() };
-        self.0.read_into(&window, out)?;
-        Ok(())
+        Ok(self.0.read(&window)?)
     }
 
     /// Its tiles, for the floor.

@@ -211,10 +211,15 @@ mod memory {
         pub(super) fn give_back(self) {
             let Self::Large(mapping) = self else { return };
             let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
-            let kept: usize = pool.iter().map(|m| m.length).sum();
-            if kept + mapping.length <= KEPT {
-                pool.push(mapping);
+            pool.push(mapping);
+            // The oldest go first: the next read is most like the last.
+            let mut kept: usize = pool.iter().map(|m| m.length).sum();
+            let mut old = 0;
+            while kept > KEPT {
+                kept -= pool[old].length;
+                old += 1;
             }
+            pool.drain(..old);
         }
     }
 
@@ -234,7 +239,7 @@ mod memory {
             let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
             let fits = |m: &Self| m.length >= length && m.length - length <= length / 4;
             let best = (0..pool.len()).filter(|&i| fits(&pool[i])).min_by_key(|&i| pool[i].length)?;
-            Some(pool.swap_remove(best))
+            Some(pool.remove(best))
         }
 
         fn new(length: usize) -> Option<Self> {
