@@ -19,12 +19,20 @@ use crate::tiff::{Field, Header, encode, tag};
 
 /// The last offset of a file that is no BigTIFF.
 const CLASSIC: u64 = u32::MAX as u64;
+/// Small files need no file to wait in.
+const SPOOLED_BESIDE_FILES: u64 = 8 << 20;
 
 /// Where a tile stands: in the spool, or in the file once it is there.
 #[derive(Clone, Copy)]
 struct Slot {
     at: u64,
     length: u32,
+}
+
+/// Bytes that wait in memory. Where there is a directory for them, a file costs little more.
+fn spooled_in_memory(sink: &dyn Sink, plan: &WritePlan) -> u64 {
+    let share = plan.memory / SPOOLED;
+    if sink.directory().is_some() { share.min(SPOOLED_BESIDE_FILES) } else { share }
 }
 
 /// A tile that has not come yet.
@@ -64,7 +72,7 @@ impl Store {
     pub(super) fn new(plan: Arc<WritePlan>, sink: Box<dyn Sink>) -> Result<Self> {
         let slots = |images: &[LevelPlan]| images.iter().map(|l| vec![MISSING; l.tiles() as usize]).collect();
         let mut store = Self {
-            spool: Spool::new(&*sink, plan.memory / SPOOLED),
+            spool: Spool::new(&*sink, spooled_in_memory(&*sink, &plan)),
             levels: slots(&plan.levels),
             masks: slots(&plan.masks),
             direct: None,
