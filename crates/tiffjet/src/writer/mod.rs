@@ -261,6 +261,11 @@ impl Stage {
             if last && taken == above.rows() {
                 reducer.finish(&mut self.pending)?;
             }
+            let made = self.done + self.pending.rows() as u64;
+            if made > self.height {
+                let what = format!("a reducer made {made} rows of a level of {}", self.height);
+                return Err(Error::invalid(&"overviews".into(), what));
+            }
         }
         Ok(taken)
     }
