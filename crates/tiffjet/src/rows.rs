@@ -124,6 +124,8 @@ pub struct RowsBuf {
     rows: usize,
     /// Rows that `bytes` has room for.
     room: usize,
+    /// Rows that are made room for at once.
+    expected: usize,
     bytes: Vec<u8>,
     mask: Option<Vec<u8>>,
 }
@@ -131,7 +133,13 @@ pub struct RowsBuf {
 impl RowsBuf {
     /// No rows yet.
     pub fn new(bands: usize, width: usize, dtype: DType, mask: bool) -> Self {
-        Self { bands, width, dtype, rows: 0, room: 0, bytes: Vec::new(), mask: mask.then(Vec::new) }
+        Self { bands, width, dtype, rows: 0, room: 0, expected: 0, bytes: Vec::new(), mask: mask.then(Vec::new) }
+    }
+
+    /// Tells how many rows will wait at most, so that there is just the room they need.
+    pub(crate) fn expecting(mut self, rows: usize) -> Self {
+        self.expected = rows;
+        self
     }
 
     /// Rows that wait.
@@ -211,13 +219,17 @@ impl RowsBuf {
         self.rows = left;
     }
 
-    /// Room for `count` rows more. Bands move apart when it grows, so it grows by halves at least.
+    /// Room for `count` rows more. Bands move apart when it grows beyond what was expected, so it grows by halves at
+    /// least.
     fn make_room(&mut self, count: usize) {
         let need = self.rows + count;
         if need <= self.room {
             return;
         }
-        let room = if self.room == 0 { need } else { need.max(self.room + self.room / 2) };
+        let room = match self.room {
+            0 => need.max(self.expected),
+            room => need.max(room + room / 2),
+        };
         let row_bytes = self.width * self.dtype.size();
         self.bytes.resize(self.bands * room * row_bytes, 0);
         for band in (1..self.bands).rev() {

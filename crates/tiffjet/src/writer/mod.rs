@@ -8,6 +8,7 @@ mod spool;
 mod store;
 
 use std::sync::Arc;
+use std::thread::ScopedJoinHandle;
 
 pub use options::{BigTiff, Blocks, GeoTags, Nodata, Overviews, Prediction, WriteOptions};
 
@@ -15,6 +16,7 @@ use crate::backend::{Backend, EncodeJob, EncodedRows, Reducer};
 use crate::cpu::Cpu;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::limits::Limits;
 use crate::plan::{LevelPlan, WritePlan};
 use crate::rows::{RowsBuf, RowsView};
 use crate::sink::Sink;
@@ -25,6 +27,8 @@ const TILES_EACH: u64 = 8;
 /// Pixels of a batch, in bytes, below which sharing the work costs more than it brings.
 const SMALL_BATCH: u64 = 1 << 20;
 
+/// Rows that a reducer gets at once.
+const REDUCED: usize = 64;
 /// The part of the memory in which compressed tiles wait before they go to a file.
 const SPOOLED: u64 = 8;
 
@@ -98,7 +102,7 @@ impl Writer {
     /// Begins a file, to be encoded on some backend.
     pub fn create_on(backend: Arc<dyn Backend>, sink: Box<dyn Sink>, options: &WriteOptions) -> Result<Self> {
         let plan = Arc::new(WritePlan::new(sink.name(), options)?);
-        let stages = stages(&plan, &*backend)?;
+        let stages = stages(sink.name(), &plan, &*backend)?;
         let store = Store::new(plan.clone(), sink)?;
         Ok(Self { plan, backend, store, stages, failed: false })
     }
@@ -224,23 +228,46 @@ impl Writer {
         let first = stage.done;
         stage.done += rows.rows() as u64;
         let last = stage.done == stage.height;
-        std::thread::scope(|scope| {
-            let next = below.first_mut().map(|next| scope.spawn(move || next.reduce(rows, last)));
+        let mut taken = std::thread::scope(|scope| {
+            let next = below.first_mut().map(|next| scope.spawn(move || next.reduce(rows, 0, last)));
             let encoded = encode(&**backend, plan, store, level, rows, first);
             // A panic of the other thread goes on in this one.
-            let reduced = next.map_or(Ok(()), |next| next.join().unwrap_or_else(|p| std::panic::resume_unwind(p)));
-            encoded.and(reduced)
+            let join = |next: ScopedJoinHandle<'_, _>| next.join().unwrap_or_else(|p| std::panic::resume_unwind(p));
+            let taken = next.map_or(Ok(rows.rows()), join);
+            encoded.and(taken)
         })?;
-        if level + 1 < self.stages.len() { self.drain(level + 1) } else { Ok(()) }
+        if level + 1 == self.stages.len() {
+            return Ok(());
+        }
+        self.drain(level + 1)?;
+        while taken < rows.rows() {
+            taken = self.stages[level + 1].reduce(rows, taken, last)?;
+            self.drain(level + 1)?;
+        }
+        Ok(())
     }
 }
 
 impl Stage {
-    /// Makes rows of this level from some of the level above.
-    fn reduce(&mut self, above: &RowsView<'_>, last: bool) -> Result<()> {
-        let Some(reducer) = &mut self.reducer else { return Ok(()) };
-        reducer.push(above, &mut self.pending)?;
-        if last { reducer.finish(&mut self.pending) } else { Ok(()) }
+    /// Makes rows of this level from those of the level above, from row `from` on, until a batch is full, and tells
+    /// how many rows above it has taken. So no more than a batch waits, and what a few rows more give.
+    fn reduce(&mut self, above: &RowsView<'_>, from: usize, last: bool) -> Result<usize> {
+        let Some(reducer) = &mut self.reducer else { return Ok(above.rows()) };
+        let mut taken = from;
+        while taken < above.rows() && self.pending.rows() < self.batch as usize {
+            let count = REDUCED.min(above.rows() - taken);
+            reducer.push(&above.part(taken, count), &mut self.pending)?;
+            taken += count;
+            if last && taken == above.rows() {
+                reducer.finish(&mut self.pending)?;
+            }
+            let made = self.done + self.pending.rows() as u64;
+            if made > self.height {
+                let what = format!("a reducer made {made} rows of a level of {}", self.height);
+                return Err(Error::invalid(&"overviews".into(), what));
+            }
+        }
+        Ok(taken)
     }
 }
 
@@ -266,25 +293,31 @@ fn encode(
     backend.encode(&EncodeJob { name: &name, rows: &mask, plan: image, first: tile_row }, &mut emit)
 }
 
-fn stages(plan: &WritePlan, backend: &dyn Backend) -> Result<Vec<Stage>> {
+fn stages(name: &Arc<str>, plan: &WritePlan, backend: &dyn Backend) -> Result<Vec<Stage>> {
     // What is left beside the spool holds rows, and as much again what they are encoded to.
     let masked = !plan.masks.is_empty();
     let row = |level: &LevelPlan| level.image_row_bytes() + if masked { u64::from(level.width) } else { 0 };
     let tile_row = |level: &LevelPlan| row(level).saturating_mul(level.format.height.into());
     let floor = plan.levels.iter().fold(0u64, |sum, level| sum.saturating_add(tile_row(level))).max(1);
+    let allowed = Limits::default().output_bytes;
+    if floor > allowed {
+        return Err(Error::limit(name, "bytes of one row of tiles of each level", floor, allowed));
+    }
     let affordable = ((plan.memory - plan.memory / SPOOLED) / 2 / floor).max(1);
     let stage = |(i, level): (usize, &LevelPlan)| {
         let tiles = u64::from(level.across) * u64::from(level.planes());
         let busy = (TILES_EACH * backend.parallelism() as u64).div_ceil(tiles);
         let worthwhile = SMALL_BATCH / tile_row(level).max(1);
         let batch = busy.max(worthwhile).clamp(1, affordable);
+        let rows = (batch * u64::from(level.format.height)).min(level.height.into()) as usize;
+        let room = rows + if i == 0 { 0 } else { REDUCED };
         let reducer = match i.checked_sub(1) {
             Some(i) => Some(backend.reducer(&plan.overviews[i])?),
             None => None,
         };
         Ok(Stage {
             reducer,
-            pending: RowsBuf::new(level.bands.into(), level.width as usize, level.format.dtype, masked),
+            pending: RowsBuf::new(level.bands.into(), level.width as usize, level.format.dtype, masked).expecting(room),
             batch: batch * u64::from(level.format.height),
             done: 0,
             height: level.height.into(),

@@ -4,7 +4,7 @@
 //! over its first bytes, the tiles of the full image go straight to their place and the directories follow last; the
 //! bytes are the same as when all of it is put aside first.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -19,12 +19,20 @@ use crate::tiff::{Field, Header, encode, tag};
 
 /// The last offset of a file that is no BigTIFF.
 const CLASSIC: u64 = u32::MAX as u64;
+/// Small files need no file to wait in.
+const SPOOLED_BESIDE_FILES: u64 = 8 << 20;
 
 /// Where a tile stands: in the spool, or in the file once it is there.
 #[derive(Clone, Copy)]
 struct Slot {
     at: u64,
     length: u32,
+}
+
+/// Bytes that wait in memory. Where there is a directory for them, a file costs little more.
+fn spooled_in_memory(sink: &dyn Sink, plan: &WritePlan) -> u64 {
+    let share = plan.memory / SPOOLED;
+    if sink.directory().is_some() { share.min(SPOOLED_BESIDE_FILES) } else { share }
 }
 
 /// A tile that has not come yet.
@@ -64,7 +72,7 @@ impl Store {
     pub(super) fn new(plan: Arc<WritePlan>, sink: Box<dyn Sink>) -> Result<Self> {
         let slots = |images: &[LevelPlan]| images.iter().map(|l| vec![MISSING; l.tiles() as usize]).collect();
         let mut store = Self {
-            spool: Spool::new(&*sink, plan.memory / SPOOLED),
+            spool: Spool::new(&*sink, spooled_in_memory(&*sink, &plan)),
             levels: slots(&plan.levels),
             masks: slots(&plan.masks),
             direct: None,
@@ -84,7 +92,11 @@ impl Store {
         self.sink.name()
     }
 
-    fn slots(&mut self, (level, mask): Key) -> &mut Vec<Slot> {
+    fn slots(&self, (level, mask): Key) -> &[Slot] {
+        if mask { &self.masks[level] } else { &self.levels[level] }
+    }
+
+    fn slots_mut(&mut self, (level, mask): Key) -> &mut [Slot] {
         if mask { &mut self.masks[level] } else { &mut self.levels[level] }
     }
 
@@ -116,7 +128,7 @@ impl Store {
                 for (i, tile) in rows.tiles.iter().enumerate() {
                     let at = self.spool.length();
                     self.set_aside(tile)?;
-                    self.slots(key)[first + i] = Slot { at, length: tile.len() as u32 };
+                    self.slots_mut(key)[first + i] = Slot { at, length: tile.len() as u32 };
                 }
             }
         }
@@ -142,7 +154,7 @@ impl Store {
             return refuse("a tile of 4 GiB".into());
         }
         let first = image.tile(*plane, *row, *col) as usize;
-        let slots = if *mask { &self.masks[*level] } else { &self.levels[*level] };
+        let slots = self.slots((*level, *mask));
         if slots[first..first + tiles.len()].iter().any(|slot| slot.at != MISSING.at) {
             return refuse("came twice".into());
         }
@@ -218,7 +230,7 @@ impl Store {
 
     fn check_complete(&self) -> Result<()> {
         for (level, mask) in self.plan.directories() {
-            let slots = if mask { &self.masks[level] } else { &self.levels[level] };
+            let slots = self.slots((level, mask));
             if let Some(tile) = slots.iter().position(|s| s.at == MISSING.at) {
                 let what = if mask { "mask of level" } else { "level" };
                 let what = format!("{what} {level}: tile {tile} of {} never came", slots.len());
@@ -231,11 +243,10 @@ impl Store {
     /// Behind the full image, which is in the file already.
     fn finish_direct(&mut self, direct: &Direct) -> Result<u64> {
         let mut position = direct.position;
-        let order = self.order();
         let mut copier = Copier::default();
-        for (key, tile) in order.skip_full_image() {
+        for (key, tile) in order(&self.plan).filter(|(key, _)| *key != (0, false)) {
             let slot = self.slots(key)[tile as usize];
-            self.slots(key)[tile as usize].at = position;
+            self.slots_mut(key)[tile as usize].at = position;
             position += u64::from(slot.length);
             copier.add(slot.at..slot.at + u64::from(slot.length), &mut self.spool, &mut *self.sink)?;
         }
@@ -243,10 +254,8 @@ impl Store {
         if !direct.big && position > CLASSIC {
             return Err(self.too_large(position));
         }
-        let offsets = |key: Key| -> Vec<u64> {
-            let slots = if key.1 { &self.masks[key.0] } else { &self.levels[key.0] };
-            slots.iter().map(|s| if s.length == 0 { 0 } else { s.at }).collect()
-        };
+        let offsets =
+            |key: Key| -> Vec<u64> { self.slots(key).iter().map(|s| if s.length == 0 { 0 } else { s.at }).collect() };
         let head = self.head(direct.big, &offsets).ok_or_else(|| self.too_large(position))?;
         self.sink.patch(0, &head)?;
         Ok(position)
@@ -267,28 +276,23 @@ impl Store {
         if !big && end > CLASSIC {
             return Err(self.too_large(end));
         }
-        let head = {
-            let mut places: Vec<[Vec<u64>; 2]> = self
-                .levels
-                .iter()
-                .enumerate()
-                .map(|(i, l)| [vec![0; l.len()], vec![0; self.masks.get(i).map_or(0, Vec::len)]])
-                .collect();
-            let mut position = start;
-            for ((level, mask), tile) in self.order() {
-                let slot = if mask { &self.masks[level] } else { &self.levels[level] }[tile as usize];
-                if slot.length > 0 {
-                    places[level][usize::from(mask)][tile as usize] = position + extra.0;
-                    position += size(&slot);
-                }
+        let mut places: HashMap<Key, Vec<u64>> = HashMap::new();
+        let mut position = start;
+        for (key, tile) in order(&self.plan) {
+            let slots = self.slots(key);
+            let slot = slots[tile as usize];
+            let places = places.entry(key).or_insert_with(|| vec![0; slots.len()]);
+            if slot.length > 0 {
+                places[tile as usize] = position + extra.0;
+                position += size(&slot);
             }
-            let offsets = |(level, mask): Key| places[level][usize::from(mask)].clone();
-            self.head(big, &offsets).ok_or_else(|| self.too_large(end))?
-        };
+        }
+        let offsets = |key: Key| places.get(&key).cloned().unwrap_or_default();
+        let head = self.head(big, &offsets).ok_or_else(|| self.too_large(end))?;
         self.sink.write(&head)?;
         let mut copier = Copier::default();
-        for ((level, mask), tile) in self.order() {
-            let slot = if mask { &self.masks[level] } else { &self.levels[level] }[tile as usize];
+        for (key, tile) in order(&self.plan) {
+            let slot = self.slots(key)[tile as usize];
             copier.add(slot.at..slot.at + size(&slot), &mut self.spool, &mut *self.sink)?;
         }
         copier.flush(&mut self.spool, &mut *self.sink)?;
@@ -322,7 +326,7 @@ impl Store {
     /// The fields of a directory with its tile arrays.
     fn fields(&self, (level, mask): Key, big: bool, offsets: &[u64]) -> Option<Vec<Field>> {
         let image = self.plan.image(level, mask)?;
-        let slots = if mask { &self.masks[level] } else { &self.levels[level] };
+        let slots = self.slots((level, mask));
         let counts: Vec<u32> = slots.iter().map(|s| s.length).collect();
         let (offsets_tag, counts_tag) = match image.tiled {
             true => (tag::TILE_OFFSETS, tag::TILE_BYTE_COUNTS),
@@ -334,15 +338,28 @@ impl Store {
         fields.sort_by_key(|f| f.tag);
         Some(fields)
     }
-
-    fn order(&self) -> Order {
-        Order::new(&self.plan)
-    }
 }
 
 /// All tiles in the order of the file.
-struct Order {
-    plan: Arc<[Part]>,
+fn order(plan: &WritePlan) -> impl Iterator<Item = (Key, u64)> + use<> {
+    let follows = plan.mask_follows();
+    let part = |image: &LevelPlan| Part {
+        key: (image.level, image.mask),
+        with_mask: follows && !image.mask,
+        across: image.across.into(),
+        down: image.down.into(),
+        planes: image.planes().into(),
+        by_row: !plan.cog,
+    };
+    let mut levels: Vec<Vec<Part>> = Vec::new();
+    for (i, level) in plan.levels.iter().enumerate() {
+        let mask = plan.masks.get(i).filter(|_| !follows);
+        levels.push([Some(level), mask].into_iter().flatten().map(part).collect());
+    }
+    if plan.cog {
+        levels.reverse();
+    }
+    levels.into_iter().flatten().flat_map(Part::tiles)
 }
 
 /// The tiles of a level, each followed by that of the mask or not.
@@ -355,43 +372,6 @@ struct Part {
     planes: u64,
     /// The planes of a tile row stand together.
     by_row: bool,
-}
-
-impl Order {
-    fn new(plan: &WritePlan) -> Self {
-        let follows = plan.mask_follows();
-        let part = |image: &LevelPlan| Part {
-            key: (image.level, image.mask),
-            with_mask: follows && !image.mask,
-            across: image.across.into(),
-            down: image.down.into(),
-            planes: image.planes().into(),
-            by_row: !plan.cog,
-        };
-        let of_level = |level: usize| {
-            let mask = plan.masks.get(level).filter(|_| !follows);
-            [Some(&plan.levels[level]), mask].into_iter().flatten().map(part).collect::<Vec<Part>>()
-        };
-        let levels = 0..plan.levels.len();
-        let parts =
-            if plan.cog { levels.rev().flat_map(of_level).collect() } else { levels.flat_map(of_level).collect() };
-        Self { plan: parts }
-    }
-
-    /// All but the first image of a plain file.
-    fn skip_full_image(self) -> impl Iterator<Item = (Key, u64)> {
-        self.into_iter().filter(|(key, _)| *key != (0, false))
-    }
-}
-
-impl IntoIterator for Order {
-    type Item = (Key, u64);
-    type IntoIter = Box<dyn Iterator<Item = Self::Item>>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        let parts: Vec<Part> = self.plan.to_vec();
-        Box::new(parts.into_iter().flat_map(Part::tiles))
-    }
 }
 
 impl Part {
