@@ -87,6 +87,11 @@ impl Codec for Jpeg {
         Ok(())
     }
 
+    fn prepare(&self, format: &mut TileFormat, settings: &Settings) -> Result<(), Cause> {
+        format.jpeg_tables = Some(tables(settings, format).into());
+        Ok(())
+    }
+
     fn encode(&self, tile: &Plain<'_>, out: &mut Vec<u8>) -> Result<(), Cause> {
         encode::encode(tile, out)
     }
