@@ -24,13 +24,14 @@ pub use backend::{Backend, EncodedRows, Reducer};
 pub use cpu::Cpu;
 pub use dtype::{ByteOrder, DType, SampleKind};
 pub use error::{Cause, Error, Result};
+pub use geo::{GeoTags, Nodata};
 pub use image::{Image, Level, Mask, OpenOptions, open};
 pub use layout::Layout;
 pub use limits::Limits;
 pub use plan::{LevelPlan, OverviewPlan, ReadPlan, Resampling, Window, WritePlan};
 pub use rows::{NewRows, RowsBuf, RowsView};
 pub use tensor::{Device, HostBuffer, Report, Storage, Tensor};
-pub use writer::{BigTiff, Blocks, GeoTags, Nodata, Overviews, Prediction, WriteOptions, Writer, Written};
+pub use writer::{BigTiff, Blocks, Overviews, Prediction, WriteOptions, Writer, Written};
 
 /// The examples of the README compile.
 #[cfg(doctest)]

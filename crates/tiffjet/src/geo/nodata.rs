@@ -25,38 +25,47 @@ impl Nodata {
 }
 
 impl Nodata {
-    /// A pixel of this value, native byte order, rounded to the type. `None` where the type can't hold it.
-    pub fn to_bytes(self, dtype: DType) -> Option<Vec<u8>> {
-        macro_rules! integer {
-            ($t:ty) => {{
-                let value = match self {
-                    Self::Float(v) if v.is_nan() => return None,
-                    Self::Float(v) if v.round() < <$t>::MIN as f64 || v.round() > <$t>::MAX as f64 => return None,
-                    Self::Float(v) => v.round() as $t,
-                    Self::Int(v) => <$t>::try_from(v).ok()?,
-                    Self::UInt(v) => <$t>::try_from(v).ok()?,
-                };
-                value.to_ne_bytes().to_vec()
-            }};
+    /// A pixel of this value, native byte order; floating point is rounded. `None` when the type can't hold it.
+    pub fn bytes(self, dtype: DType) -> Option<Vec<u8>> {
+        fn native<T: TryFrom<i128>, const N: usize>(value: Option<i128>, bytes: fn(T) -> [u8; N]) -> Option<Vec<u8>> {
+            T::try_from(value?).ok().map(|v| bytes(v).to_vec())
         }
-        let value = self.as_f64();
-        Some(match dtype {
-            DType::UInt8 => integer!(u8),
-            DType::Int8 => integer!(i8),
-            DType::UInt16 => integer!(u16),
-            DType::Int16 => integer!(i16),
-            DType::UInt32 => integer!(u32),
-            DType::Int32 => integer!(i32),
-            DType::UInt64 => integer!(u64),
-            DType::Int64 => integer!(i64),
-            DType::Float16 => half_bits(value).to_ne_bytes().to_vec(),
-            DType::Float32 => (value as f32).to_ne_bytes().to_vec(),
-            DType::Float64 => value.to_ne_bytes().to_vec(),
-            DType::ComplexInt16 => [integer!(i16), vec![0; 2]].concat(),
-            DType::ComplexInt32 => [integer!(i32), vec![0; 4]].concat(),
-            DType::Complex64 => [(value as f32).to_ne_bytes(), [0; 4]].concat(),
-            DType::Complex128 => [value.to_ne_bytes(), [0; 8]].concat(),
-        })
+        let integer = match self {
+            Self::Float(value) => (value.fract() == 0.0 && value.abs() < 2f64.powi(100)).then_some(value as i128),
+            Self::Int(value) => Some(i128::from(value)),
+            Self::UInt(value) => Some(i128::from(value)),
+        };
+        let float = self.as_f64();
+        // A finite number must not become an infinite one.
+        let single = |value: f64| (!value.is_finite() || (value as f32).is_finite()).then_some(value as f32);
+        let half = |value: f64| (!value.is_finite() || value.abs() < 65520.0).then(|| half_bits(value));
+        match dtype {
+            DType::UInt8 => native(integer, u8::to_ne_bytes),
+            DType::Int8 => native(integer, i8::to_ne_bytes),
+            DType::UInt16 => native(integer, u16::to_ne_bytes),
+            DType::Int16 => native(integer, i16::to_ne_bytes),
+            DType::UInt32 => native(integer, u32::to_ne_bytes),
+            DType::Int32 => native(integer, i32::to_ne_bytes),
+            DType::UInt64 => native(integer, u64::to_ne_bytes),
+            DType::Int64 => native(integer, i64::to_ne_bytes),
+            DType::Float16 => half(float).map(|v| v.to_ne_bytes().to_vec()),
+            DType::Float32 => single(float).map(|v| v.to_ne_bytes().to_vec()),
+            DType::Float64 => Some(float.to_ne_bytes().to_vec()),
+            // The real part says it, as GDAL has it.
+            DType::ComplexInt16 => native(integer, i16::to_ne_bytes).map(|real| [real, vec![0; 2]].concat()),
+            DType::ComplexInt32 => native(integer, i32::to_ne_bytes).map(|real| [real, vec![0; 4]].concat()),
+            DType::Complex64 => single(float).map(|v| [v.to_ne_bytes(), [0; 4]].concat()),
+            DType::Complex128 => Some([float.to_ne_bytes(), [0; 8]].concat()),
+        }
+    }
+
+    /// The text of GDAL_NODATA for an image of that type: the value that the pixels have, so that nobody compares with
+    /// one they can't have.
+    pub fn text(self, dtype: DType) -> String {
+        match self {
+            Self::Float(value) if dtype == DType::Float32 => format_nodata(Self::Float(f64::from(value as f32))),
+            _ => format_nodata(self),
+        }
     }
 }
 
@@ -65,12 +74,12 @@ fn half_bits(value: f64) -> u16 {
     let sign = if value.is_sign_negative() { 0x8000 } else { 0 };
     let magnitude = value.abs();
     if magnitude.is_nan() {
-        return sign | 0x7e00;
+        return 0x7e00;
     }
     if magnitude >= 65520.0 {
         return sign | 0x7c00;
     }
-    // The bits of half-precision numbers grow with their value, so the spacing below the value tells the rest.
+    // The bits of half-precision numbers grow with their value, so the steps from the power of two below tell the rest.
     let exponent = if magnitude < 2f64.powi(-14) { -14 } else { magnitude.log2().floor() as i32 };
     let steps = (magnitude * 2f64.powi(10 - exponent)).round_ties_even() as u16;
     sign | (((exponent + 14) as u16) << 10).wrapping_add(steps)
@@ -297,15 +306,45 @@ mod tests {
     }
 
     #[test]
-    fn pixels_of_nodata() {
-        assert_eq!(Nodata::Float(-9999.0).to_bytes(DType::Int16), Some((-9999i16).to_ne_bytes().to_vec()));
-        assert_eq!(Nodata::Float(256.0).to_bytes(DType::UInt8), None);
-        assert_eq!(Nodata::UInt(u64::MAX).to_bytes(DType::UInt64), Some(u64::MAX.to_ne_bytes().to_vec()));
-        let half = |v| half_bits(v);
-        assert_eq!([half(1.0), half(-2.0), half(65504.0), half(1e9)], [0x3c00, 0xc000, 0x7bff, 0x7c00]);
-        assert_eq!(
-            [half(2f64.powi(-24)), half(2f64.powi(-14)), half(0.0), half(1.0 + 2f64.powi(-11))],
-            [1, 0x400, 0, 0x3c00]
-        );
+    fn a_type_holds_it_or_not() {
+        assert_eq!(Nodata::Float(-9999.0).bytes(DType::Int16), Some((-9999i16).to_ne_bytes().to_vec()));
+        for (value, dtype) in [
+            (256.0, DType::UInt8),
+            (-1.0, DType::UInt16),
+            (0.5, DType::Int32),
+            (1e300, DType::Float32),
+            (7e4, DType::Float16),
+        ] {
+            assert_eq!(Nodata::Float(value).bytes(dtype), None, "{value} {dtype}");
+        }
+        assert_eq!(Nodata::Float(f64::NAN).bytes(DType::Int16), None);
+        assert_eq!(Nodata::UInt(u64::MAX).bytes(DType::UInt64), Some(vec![255; 8]));
+        assert_eq!(Nodata::Int(-1).bytes(DType::UInt64), None);
+        assert!(Nodata::Float(f64::NAN).bytes(DType::Float32).is_some());
+    }
+
+    #[test]
+    fn half_precision_is_the_nearest() {
+        let cases = [
+            (1.0, 0x3c00),
+            (-2.0, 0xc000),
+            (65504.0, 0x7bff),
+            (2f64.powi(-24), 1),
+            (2f64.powi(-14), 0x400),
+            (0.0, 0),
+            (1.0 + 2f64.powi(-11), 0x3c00),
+            (f64::NEG_INFINITY, 0xfc00),
+        ];
+        for (value, bits) in cases {
+            assert_eq!(half_bits(value), bits, "{value}");
+        }
+    }
+
+    #[test]
+    fn the_text_is_the_value_of_the_pixels() {
+        assert_eq!(Nodata::Float(-9999.0).text(DType::Float32), "-9999");
+        assert_eq!(Nodata::Float(0.1).text(DType::Float32), "0.10000000149011612");
+        assert_eq!(Nodata::Float(0.1).text(DType::Float64), "0.10000000000000001");
+        assert_eq!(Nodata::UInt(u64::MAX).text(DType::UInt64), "18446744073709551615");
     }
 }

@@ -109,9 +109,9 @@ fn comparison(nodata: geo::Nodata, dtype: DType) -> IsNodata {
             pixel == value || (pixel.is_nan() && value.is_nan())
         }),
         // Integers, halves and pairs are equal when their bytes are; a value they can't hold equals none.
-        _ => match nodata.to_bytes(dtype) {
-            Some(bytes) if value.fract() == 0.0 || dtype.is_float() => Box::new(move |b| b == bytes),
-            _ => Box::new(|_| false),
+        _ => match nodata.bytes(dtype) {
+            Some(bytes) => Box::new(move |b| b == bytes),
+            None => Box::new(|_| false),
         },
     }
 }

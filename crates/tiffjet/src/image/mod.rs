@@ -393,7 +393,7 @@ impl Image {
     fn fill(&self, dtype: DType) -> Vec<u8> {
         let text = self.directory.text(&self.file.head, tag::GDAL_NODATA).ok().flatten();
         text.and_then(|text| geo::parse_nodata(&text, dtype))
-            .and_then(|nodata| nodata.to_bytes(dtype))
+            .and_then(|nodata| nodata.bytes(dtype))
             .unwrap_or_else(|| vec![0; dtype.size()])
     }
 

@@ -648,7 +648,7 @@ fn colours(photometric: u16) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::writer::Nodata;
+    use crate::geo::Nodata;
 
     fn plan(change: impl FnOnce(&mut WriteOptions)) -> Result<WritePlan> {
         let mut options = WriteOptions::new([1, 600, 700], DType::UInt8);

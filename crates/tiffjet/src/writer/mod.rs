@@ -10,7 +10,7 @@ mod store;
 use std::sync::Arc;
 use std::thread::ScopedJoinHandle;
 
-pub use options::{BigTiff, Blocks, GeoTags, Nodata, Overviews, Prediction, WriteOptions};
+pub use options::{BigTiff, Blocks, Overviews, Prediction, WriteOptions};
 
 use crate::backend::{Backend, EncodeJob, EncodedRows, Reducer};
 use crate::cpu::Cpu;
