@@ -262,7 +262,7 @@ fn tally(places: &[Option<u32>], range: Option<std::ops::Range<u32>>) -> Vec<(u3
 /// Nodata as a pixel of the type holds it.
 fn as_stored(nodata: Nodata, dtype: DType) -> f64 {
     let mut stored = nodata.as_f64();
-    if let Some(bytes) = nodata.to_bytes(dtype) {
+    if let Some(bytes) = nodata.bytes(dtype) {
         values::for_each(&bytes, dtype, |_, value| stored = value);
     }
     stored
