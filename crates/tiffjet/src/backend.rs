@@ -29,7 +29,7 @@ pub struct EncodeJob<'a> {
     pub first: u32,
 }
 
-/// The compressed tiles of one tile row of one plane: the waist of writing. However rows came and wherever they were
+/// Compressed tiles of one tile row of one plane: the waist of writing. However rows came and wherever they were
 /// encoded, these are the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EncodedRows {
@@ -41,7 +41,9 @@ pub struct EncodedRows {
     pub plane: u16,
     /// Tile row.
     pub row: u32,
-    /// The tiles from left to right; an empty one is left out of the file.
+    /// Column of the first tile.
+    pub col: u32,
+    /// Tiles from left to right; an empty one is left out of the file.
     pub tiles: Vec<Vec<u8>>,
 }
 
@@ -56,7 +58,8 @@ pub trait Backend: Send + Sync {
     /// Reads a window into memory of the host, which has just the size of the result.
     fn read_into(&self, job: &ReadJob<'_>, out: &mut [u8]) -> Result<Report>;
 
-    /// Packs and encodes rows, and gives the tile rows in the order of the image, the planes of each in theirs.
+    /// Packs and encodes rows, and gives the tiles in the order of the image: row by row, plane by plane, from left
+    /// to right, some at a time.
     fn encode(&self, job: &EncodeJob<'_>, emit: &mut (dyn FnMut(EncodedRows) -> Result<()> + Send)) -> Result<()>;
 
     /// Tiles that are encoded at once: fewer of them in a job leave it idle.

@@ -31,7 +31,7 @@ fn pixels(shape: [usize; 3], dtype: DType, bits: u16) -> Vec<u8> {
     let mut out = Vec::with_capacity(count * dtype.size());
     for i in 0..count {
         let noise = random.next();
-        let value = if noise % 3 == 0 { noise >> 20 } else { (i / 5) as u64 };
+        let value = if noise.is_multiple_of(3) { noise >> 20 } else { (i / 5) as u64 };
         if dtype.kind() == SampleKind::Unsigned && bits < 64 {
             out.extend_from_slice(&(value & ((1 << bits) - 1)).to_le_bytes()[..dtype.size()]);
         } else {
@@ -432,8 +432,10 @@ fn tiles_that_do_not_belong_are_refused() {
     refused(&|rows| rows.plane = 1);
     refused(&|rows| rows.row = 3);
     refused(&|rows| rows.row = 0);
-    refused(&|rows| rows.tiles.truncate(1));
-    refused(&|rows| rows.tiles[1].clear());
+    refused(&|rows| rows.tiles.clear());
+    refused(&|rows| rows.col = 1);
+    refused(&|rows| rows.col = u32::MAX);
+    refused(&|rows| rows.tiles[0].clear());
     let mut writer = Writer::create(MemorySink::new(), &case.options).unwrap();
     good[1..].iter().for_each(|rows| writer.append(rows).unwrap());
     assert!(writer.finish().unwrap_err().to_string().contains("tile 0 of 6 never came"));
@@ -644,4 +646,105 @@ fn a_writer_that_is_dropped_leaves_nothing() {
     case.push(&mut writer, &[100]).unwrap();
     drop(writer);
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+/// What the child of the next test does: begins to write and stands still at a chosen call.
+const STILL_AT: &str = "TIFFJET_TEST_STAND_STILL_AT";
+const TARGET: &str = "TIFFJET_TEST_TARGET";
+
+/// Stands still at one of its calls, after telling so.
+struct Still {
+    inner: FileSink,
+    left: usize,
+}
+
+impl Still {
+    fn call(&mut self) {
+        if self.left == 0 {
+            use std::io::Write;
+            std::io::stdout().write_all(b"\nstill\n").unwrap();
+            std::io::stdout().flush().unwrap();
+            loop {
+                std::thread::park();
+            }
+        }
+        self.left -= 1;
+    }
+}
+
+impl Sink for Still {
+    fn name(&self) -> &Arc<str> {
+        self.inner.name()
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.call();
+        self.inner.write(bytes)
+    }
+
+    fn can_patch(&self) -> bool {
+        true
+    }
+
+    fn patch(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
+        self.call();
+        self.inner.patch(at, bytes)
+    }
+
+    fn commit(mut self: Box<Self>) -> Result<()> {
+        self.call();
+        Box::new(self.inner).commit()
+    }
+}
+
+fn killed_case() -> Case {
+    Case::new([1, 100, 90], DType::UInt8, |o| o.overviews = Overviews::Factors(vec![2]))
+}
+
+#[test]
+fn child_that_is_killed() {
+    let (Ok(at), Ok(target)) = (std::env::var(STILL_AT), std::env::var(TARGET)) else { return };
+    let sink = Still { inner: FileSink::create(target).unwrap(), left: at.parse().unwrap() };
+    let case = killed_case();
+    let mut writer = Writer::create(sink, &case.options).unwrap();
+    case.push(&mut writer, &[9]).unwrap();
+    writer.finish().unwrap();
+}
+
+#[test]
+fn a_process_that_is_killed_leaves_the_old_file_and_the_next_one_cleans_up() {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.tif");
+    std::fs::write(&path, "old").unwrap();
+    let whole = killed_case().write(&[100]);
+    let names = || std::fs::read_dir(dir.path()).unwrap().count();
+    let mut killed = 0;
+    for at in (0..).step_by(4) {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "--nocapture", "child_that_is_killed"])
+            .env(STILL_AT, at.to_string())
+            .env(TARGET, &path)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let still = lines.map_while(std::io::Result::ok).any(|line| line == "still");
+        if !still {
+            assert!(child.wait().unwrap().success());
+            break;
+        }
+        // Another process leaves alone what this one holds.
+        drop(FileSink::create(&path).unwrap());
+        assert_eq!(names(), 2);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!((std::fs::read(&path).unwrap(), names()), (b"old".to_vec(), 2));
+        drop(FileSink::create(&path).unwrap());
+        assert_eq!((std::fs::read(&path).unwrap(), names()), (b"old".to_vec(), 1));
+        killed += 1;
+    }
+    assert!(killed >= 5, "{killed}");
+    assert!(std::fs::read(&path).unwrap() == whole && names() == 1);
 }

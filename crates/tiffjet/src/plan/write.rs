@@ -429,7 +429,8 @@ impl Planner<'_> {
 
     fn predictor(&self, codec: &dyn Codec, format: &TileFormat) -> Result<Predictor> {
         let takes = PREDICTED.contains(&codec.name());
-        let horizontal = takes && matches!(format.bits, 8 | 16 | 32 | 64);
+        // Readers disagree on what the neighbour of half a complex number is.
+        let horizontal = takes && matches!(format.bits, 8 | 16 | 32 | 64) && !format.dtype.is_complex();
         let float = takes && format.kind == SampleKind::Float;
         let refuse = |what| {
             Err(self.invalid(format!(
@@ -441,7 +442,7 @@ impl Planner<'_> {
         };
         match self.options.predictor {
             Prediction::Auto if float => Ok(Predictor::Float),
-            Prediction::Auto if horizontal && !format.dtype.is_complex() => Ok(Predictor::Horizontal),
+            Prediction::Auto if horizontal => Ok(Predictor::Horizontal),
             Prediction::Auto | Prediction::None => Ok(Predictor::None),
             Prediction::Horizontal if horizontal => Ok(Predictor::Horizontal),
             Prediction::Float if float => Ok(Predictor::Float),
@@ -698,7 +699,8 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused_before_anything_is_written() {
-        let cases: [(&str, fn(&mut WriteOptions)); 14] = [
+        type Change = fn(&mut WriteOptions);
+        let cases: [(&str, Change); 15] = [
             ("16 must divide", |o| o.blocks = Blocks::Tiles { width: 17, height: 16 }),
             ("strips of 0", |o| o.blocks = Blocks::Strips { rows: Some(0) }),
             ("not strips", |o| {
@@ -712,6 +714,10 @@ mod tests {
             }),
             ("can't hold", |o| o.nodata = Some(Nodata::Float(300.0))),
             ("nodata value", |o| o.nan_to_nodata = true),
+            ("predictor 2", |o| {
+                o.dtype = DType::Complex64;
+                o.predictor = Prediction::Horizontal;
+            }),
             ("predictor 3", |o| o.predictor = Prediction::Float),
             ("grow", |o| o.overviews = Overviews::Factors(vec![4, 2])),
             ("0 bands", |o| o.shape[0] = 0),

@@ -15,7 +15,7 @@ use crate::backend::{Backend, EncodeJob, EncodedRows, Reducer};
 use crate::cpu::Cpu;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::plan::WritePlan;
+use crate::plan::{LevelPlan, WritePlan};
 use crate::rows::{RowsBuf, RowsView};
 use crate::sink::Sink;
 use store::Store;
@@ -24,6 +24,9 @@ use store::Store;
 const TILES_EACH: u64 = 8;
 /// Pixels of a batch, in bytes, below which sharing the work costs more than it brings.
 const SMALL_BATCH: u64 = 1 << 20;
+
+/// The part of the memory in which compressed tiles wait before they go to a file.
+const SPOOLED: u64 = 8;
 
 /// What was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -264,12 +267,13 @@ fn encode(
 }
 
 fn stages(plan: &WritePlan, backend: &dyn Backend) -> Result<Vec<Stage>> {
-    // Half of what is left beside the spool holds rows, the other half what they are encoded to.
-    let row = |level: &crate::plan::LevelPlan| level.image_row_bytes() + u64::from(level.width);
-    let tile_row = |level: &crate::plan::LevelPlan| row(level).saturating_mul(level.format.height.into());
+    // What is left beside the spool holds rows, and as much again what they are encoded to.
+    let masked = !plan.masks.is_empty();
+    let row = |level: &LevelPlan| level.image_row_bytes() + if masked { u64::from(level.width) } else { 0 };
+    let tile_row = |level: &LevelPlan| row(level).saturating_mul(level.format.height.into());
     let floor = plan.levels.iter().fold(0u64, |sum, level| sum.saturating_add(tile_row(level))).max(1);
-    let affordable = (plan.memory / 4 * 3 / 2 / floor).max(1);
-    let stage = |(i, level): (usize, &crate::plan::LevelPlan)| {
+    let affordable = ((plan.memory - plan.memory / SPOOLED) / 2 / floor).max(1);
+    let stage = |(i, level): (usize, &LevelPlan)| {
         let tiles = u64::from(level.across) * u64::from(level.planes());
         let busy = (TILES_EACH * backend.parallelism() as u64).div_ceil(tiles);
         let worthwhile = SMALL_BATCH / tile_row(level).max(1);
@@ -280,7 +284,7 @@ fn stages(plan: &WritePlan, backend: &dyn Backend) -> Result<Vec<Stage>> {
         };
         Ok(Stage {
             reducer,
-            pending: RowsBuf::new(level.bands.into(), level.width as usize, level.format.dtype, !plan.masks.is_empty()),
+            pending: RowsBuf::new(level.bands.into(), level.width as usize, level.format.dtype, masked),
             batch: batch * u64::from(level.format.height),
             done: 0,
             height: level.height.into(),

@@ -4,12 +4,12 @@
 //! over its first bytes, the tiles of the full image go straight to their place and the directories follow last; the
 //! bytes are the same as when all of it is put aside first.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::spool::Spool;
-use super::{BigTiff, Written};
+use super::{BigTiff, SPOOLED, Written};
 use crate::backend::EncodedRows;
 use crate::cog;
 use crate::error::{Error, Result};
@@ -48,17 +48,23 @@ struct Direct {
     big: bool,
     /// Where the next tile will stand.
     position: u64,
-    /// The tile row of a plane that is due, counted over rows and then planes.
+    /// The tile that is due.
     next: u64,
-    /// Those that came too early and wait in the spool.
-    waiting: BTreeSet<u64>,
+    /// First tile and number of those that came too early and wait in the spool.
+    waiting: BTreeMap<u64, usize>,
+}
+
+/// The place of the first tile in the file, counted in tiles: row by row, plane by plane, from left to right.
+fn turn(image: &LevelPlan, rows: &EncodedRows) -> u64 {
+    let line = u64::from(rows.row) * u64::from(image.planes()) + u64::from(rows.plane);
+    line * u64::from(image.across) + u64::from(rows.col)
 }
 
 impl Store {
     pub(super) fn new(plan: Arc<WritePlan>, sink: Box<dyn Sink>) -> Result<Self> {
         let slots = |images: &[LevelPlan]| images.iter().map(|l| vec![MISSING; l.tiles() as usize]).collect();
         let mut store = Self {
-            spool: Spool::new(&*sink, plan.memory / 4),
+            spool: Spool::new(&*sink, plan.memory / SPOOLED),
             levels: slots(&plan.levels),
             masks: slots(&plan.masks),
             direct: None,
@@ -69,7 +75,7 @@ impl Store {
             let big = store.big();
             let head = store.empty_head(big)?;
             store.sink.write(&vec![0; head as usize])?;
-            store.direct = Some(Direct { big, position: head, next: 0, waiting: BTreeSet::new() });
+            store.direct = Some(Direct { big, position: head, next: 0, waiting: BTreeMap::new() });
         }
         Ok(store)
     }
@@ -86,49 +92,48 @@ impl Store {
         Error::limit(self.name(), "bytes of a TIFF that is no BigTIFF", asked, CLASSIC)
     }
 
-    /// Takes the tiles of one tile row.
+    /// Takes tiles of one tile row.
     pub(super) fn append(&mut self, rows: &EncodedRows) -> Result<()> {
         let plan = self.plan.clone();
         let key = (rows.level, rows.mask);
         let image = self.check(&plan, rows)?;
-        let first = image.tile(rows.plane, rows.row, 0) as usize;
-        let turn = u64::from(rows.row) * u64::from(image.planes()) + u64::from(rows.plane);
+        let first = image.tile(rows.plane, rows.row, rows.col) as usize;
         match &mut self.direct {
-            Some(direct) if key == (0, false) && direct.next == turn => {
+            Some(direct) if key == (0, false) && direct.next == turn(image, rows) => {
                 for (i, tile) in rows.tiles.iter().enumerate() {
                     let at = direct.position;
                     self.sink.write(tile)?;
                     direct.position += tile.len() as u64;
                     self.levels[0][first + i] = Slot { at, length: tile.len() as u32 };
                 }
-                direct.next += 1;
+                direct.next += rows.tiles.len() as u64;
                 self.catch_up(image)?;
-                self.check_size()
             }
             direct => {
                 if let Some(direct) = direct.as_mut().filter(|_| key == (0, false)) {
-                    direct.waiting.insert(turn);
+                    direct.waiting.insert(turn(image, rows), rows.tiles.len());
                 }
                 for (i, tile) in rows.tiles.iter().enumerate() {
                     let at = self.spool.length();
                     self.set_aside(tile)?;
                     self.slots(key)[first + i] = Slot { at, length: tile.len() as u32 };
                 }
-                self.check_size()
             }
         }
+        self.check_size()
     }
 
     /// The image that the rows belong to, when they can.
     fn check<'p>(&self, plan: &'p WritePlan, rows: &EncodedRows) -> Result<&'p LevelPlan> {
-        let EncodedRows { level, mask, plane, row, tiles } = rows;
-        let what = format!("level {level}{}, plane {plane}, tile row {row}", if *mask { " (mask)" } else { "" });
+        let EncodedRows { level, mask, plane, row, col, tiles } = rows;
+        let mark = if *mask { " (mask)" } else { "" };
+        let what = format!("level {level}{mark}, plane {plane}, tile row {row}, column {col}");
         let refuse = |why: String| Err(Error::invalid(self.name(), format!("{what}: {why}")));
         let Some(image) = plan.image(*level, *mask).filter(|i| *plane < i.planes() && *row < i.down) else {
             return refuse("is not in the image".into());
         };
-        if tiles.len() != image.across as usize {
-            return refuse(format!("{} tiles where {} are due", tiles.len(), image.across));
+        if tiles.is_empty() || *col >= image.across || tiles.len() > (image.across - col) as usize {
+            return refuse(format!("{} tiles in a row of {}", tiles.len(), image.across));
         }
         if tiles.iter().any(|t| t.is_empty()) && image.absent.is_none() {
             return refuse("an empty tile in a file that is not sparse".into());
@@ -136,9 +141,9 @@ impl Store {
         if tiles.iter().any(|t| t.len() as u64 > CLASSIC - cog::LEADER - cog::TRAILER) {
             return refuse("a tile of 4 GiB".into());
         }
-        let first = image.tile(*plane, *row, 0) as usize;
+        let first = image.tile(*plane, *row, *col) as usize;
         let slots = if *mask { &self.masks[*level] } else { &self.levels[*level] };
-        if slots[first].at != MISSING.at {
+        if slots[first..first + tiles.len()].iter().any(|slot| slot.at != MISSING.at) {
             return refuse("came twice".into());
         }
         Ok(image)
@@ -153,20 +158,20 @@ impl Store {
         self.spool.write(&cog::trailer(tile))
     }
 
-    /// Tile rows that came too early and are now due.
+    /// Tiles that came too early and are now due.
     fn catch_up(&mut self, image: &LevelPlan) -> Result<()> {
         let Some(direct) = &mut self.direct else { return Ok(()) };
-        let planes = u64::from(image.planes());
-        while direct.waiting.remove(&direct.next) {
-            let (row, plane) = ((direct.next / planes) as u32, (direct.next % planes) as u16);
-            let first = image.tile(plane, row, 0) as usize;
-            for slot in &mut self.levels[0][first..first + image.across as usize] {
+        let (across, planes) = (u64::from(image.across), u64::from(image.planes()));
+        while let Some(count) = direct.waiting.remove(&direct.next) {
+            let (line, col) = (direct.next / across, (direct.next % across) as u32);
+            let first = image.tile((line % planes) as u16, (line / planes) as u32, col) as usize;
+            for slot in &mut self.levels[0][first..first + count] {
                 let from = slot.at..slot.at + u64::from(slot.length);
                 self.spool.copy_to(from, &mut *self.sink)?;
                 slot.at = direct.position;
                 direct.position += u64::from(slot.length);
             }
-            direct.next += 1;
+            direct.next += count as u64;
         }
         Ok(())
     }
