@@ -542,6 +542,66 @@ fn rows_that_do_not_belong_are_refused() {
     assert!(short.finish().unwrap_err().to_string().contains("39 of 40 rows"));
 }
 
+/// Counts bytes and forgets them.
+struct Nowhere {
+    name: Arc<str>,
+}
+
+impl Sink for Nowhere {
+    fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    fn write(&mut self, _bytes: &[u8]) -> Result<()> {
+        Ok(())
+    }
+
+    fn can_patch(&self) -> bool {
+        true
+    }
+
+    fn patch(&mut self, _at: u64, _bytes: &[u8]) -> Result<()> {
+        Ok(())
+    }
+
+    fn commit(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Writes an image of 70 000 columns and as many rows with tiles of these sizes in the first row and none elsewhere.
+fn write_huge(cog: bool, big: BigTiff, first_row: &[usize]) -> Result<tiffjet::Written> {
+    let mut options = WriteOptions::new([1, 70_000, 70_000], DType::UInt8);
+    options.blocks = Blocks::Tiles { width: 1024, height: 1024 };
+    options.sparse = true;
+    options.cog = cog;
+    options.overviews = Overviews::None;
+    options.big = big;
+    let mut writer = Writer::create(Nowhere { name: "nowhere".into() }, &options)?;
+    for row in 0..writer.plan().levels[0].down {
+        let mut tiles = vec![Vec::new(); 69];
+        if row == 0 {
+            tiles.iter_mut().zip(first_row).for_each(|(tile, &length)| *tile = vec![0; length]);
+        }
+        writer.append(&EncodedRows { level: 0, mask: false, plane: 0, row, col: 0, tiles })?;
+    }
+    writer.finish()
+}
+
+#[test]
+fn files_that_could_pass_4_gib_are_big_and_no_other_passes() {
+    const GIB: usize = 1 << 30;
+    assert!(write_huge(false, BigTiff::Auto, &[]).unwrap().big);
+    // What a COG holds is known when it is laid out.
+    assert!(!write_huge(true, BigTiff::Auto, &[100]).unwrap().big);
+    assert!(write_huge(true, BigTiff::Yes, &[100]).unwrap().big);
+    assert!(!write_huge(false, BigTiff::No, &[GIB, GIB, GIB, GIB - 200_000]).unwrap().big);
+    let error = write_huge(false, BigTiff::No, &[GIB, GIB, GIB, GIB]).unwrap_err();
+    assert!(matches!(error, Error::Limit { .. }), "{error}");
+    let written = write_huge(false, BigTiff::Auto, &[GIB; 5]).unwrap();
+    assert!(written.bytes > 5 * GIB as u64 && written.absent == 69 * 69 - 5);
+}
+
 /// A file that fails after some bytes, in the middle of a write.
 struct Faulty {
     inner: FileSink,

@@ -21,6 +21,8 @@ const TRANSPARENCY_MASK: u16 = 4;
 const STRIP: u64 = 256 << 10;
 /// The largest tile: readers refuse larger ones.
 const LARGEST_TILE: u64 = 1 << 30;
+/// The most tiles of one level: what is kept of each must fit into memory, and GDAL reads no more.
+const MOST_TILES: u64 = 1 << 28;
 /// Codecs that take a predictor.
 const PREDICTED: [&str; 4] = ["lzw", "deflate", "zstd", "lzma"];
 
@@ -512,6 +514,9 @@ impl Planner<'_> {
         if tile > LARGEST_TILE {
             return Err(self.invalid(format!("tiles of {tile} bytes: {LARGEST_TILE} is the most")));
         }
+        if plan.tiles() > MOST_TILES {
+            return Err(self.invalid(format!("{} tiles: {MOST_TILES} are the most, choose larger ones", plan.tiles())));
+        }
         Ok(plan)
     }
 
@@ -700,8 +705,10 @@ mod tests {
     #[test]
     fn nonsense_is_refused_before_anything_is_written() {
         type Change = fn(&mut WriteOptions);
-        let cases: [(&str, Change); 15] = [
+        let cases: [(&str, Change); 17] = [
             ("16 must divide", |o| o.blocks = Blocks::Tiles { width: 17, height: 16 }),
+            ("the most, choose", |o| o.shape = [1, 1 << 30, 1 << 30]),
+            ("1073741824 is the most", |o| o.blocks = Blocks::Tiles { width: 1 << 16, height: 1 << 16 }),
             ("strips of 0", |o| o.blocks = Blocks::Strips { rows: Some(0) }),
             ("not strips", |o| {
                 o.cog = true;

@@ -73,12 +73,17 @@ impl FileSink {
     }
 
     fn publish(&mut self) -> std::io::Result<()> {
+        use std::io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
         self.file.flush()?;
         self.file.get_ref().sync_all()?;
         fs::rename(&self.part, &self.target)?;
         self.committed = true;
-        // The name is on the disk when its directory is.
-        File::open(&self.directory)?.sync_all()
+        // The name is on the disk when its directory is. Not every directory can be opened or synced: then the file
+        // is there all the same.
+        match File::open(&self.directory).and_then(|directory| directory.sync_all()) {
+            Err(e) if matches!(e.kind(), PermissionDenied | InvalidInput | Unsupported) => Ok(()),
+            result => result,
+        }
     }
 }
 
@@ -137,10 +142,16 @@ impl Drop for FileSink {
     }
 }
 
+/// The part of a target's name that stands in that of its part: there is room for the rest.
+fn stem(base: &OsStr) -> &[u8] {
+    let bytes = base.as_bytes();
+    &bytes[..bytes.len().min(180)]
+}
+
 /// `.NAME.PID-RANDOM.tiffjet-part`: hidden, and next to its target in every listing.
 fn part_name(base: &OsStr, number: u64) -> OsString {
     let mut name = OsString::from(".");
-    name.push(base);
+    name.push(OsStr::from_bytes(stem(base)));
     name.push(format!(".{}-{number:016x}{SUFFIX}", std::process::id()));
     name
 }
@@ -150,7 +161,7 @@ fn is_part_of(name: &OsStr, base: &OsStr) -> bool {
     let middle = name
         .as_bytes()
         .strip_prefix(b".")
-        .and_then(|n| n.strip_prefix(base.as_bytes()))
+        .and_then(|n| n.strip_prefix(stem(base)))
         .and_then(|n| n.strip_prefix(b"."))
         .and_then(|n| n.strip_suffix(SUFFIX.as_bytes()));
     let Some((pid, random)) = middle.and_then(|m| std::str::from_utf8(m).ok()).and_then(|m| m.split_once('-')) else {
@@ -214,6 +225,16 @@ mod tests {
         Box::new(sink).commit().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(names(dir.path()), ["a.tif"]);
+    }
+
+    #[test]
+    fn the_longest_names_have_parts_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x".repeat(255));
+        let sink = FileSink::create(&path).unwrap();
+        assert!(is_part_of(sink.part.file_name().unwrap(), path.file_name().unwrap()));
+        Box::new(sink).commit().unwrap();
+        assert!(path.exists());
     }
 
     #[test]

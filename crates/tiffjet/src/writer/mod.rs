@@ -15,6 +15,7 @@ use crate::backend::{Backend, EncodeJob, EncodedRows, Reducer};
 use crate::cpu::Cpu;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::limits::Limits;
 use crate::plan::{LevelPlan, WritePlan};
 use crate::rows::{RowsBuf, RowsView};
 use crate::sink::Sink;
@@ -98,7 +99,7 @@ impl Writer {
     /// Begins a file, to be encoded on some backend.
     pub fn create_on(backend: Arc<dyn Backend>, sink: Box<dyn Sink>, options: &WriteOptions) -> Result<Self> {
         let plan = Arc::new(WritePlan::new(sink.name(), options)?);
-        let stages = stages(&plan, &*backend)?;
+        let stages = stages(sink.name(), &plan, &*backend)?;
         let store = Store::new(plan.clone(), sink)?;
         Ok(Self { plan, backend, store, stages, failed: false })
     }
@@ -266,12 +267,16 @@ fn encode(
     backend.encode(&EncodeJob { name: &name, rows: &mask, plan: image, first: tile_row }, &mut emit)
 }
 
-fn stages(plan: &WritePlan, backend: &dyn Backend) -> Result<Vec<Stage>> {
+fn stages(name: &Arc<str>, plan: &WritePlan, backend: &dyn Backend) -> Result<Vec<Stage>> {
     // What is left beside the spool holds rows, and as much again what they are encoded to.
     let masked = !plan.masks.is_empty();
     let row = |level: &LevelPlan| level.image_row_bytes() + if masked { u64::from(level.width) } else { 0 };
     let tile_row = |level: &LevelPlan| row(level).saturating_mul(level.format.height.into());
     let floor = plan.levels.iter().fold(0u64, |sum, level| sum.saturating_add(tile_row(level))).max(1);
+    let allowed = Limits::default().output_bytes;
+    if floor > allowed {
+        return Err(Error::limit(name, "bytes of one row of tiles of each level", floor, allowed));
+    }
     let affordable = ((plan.memory - plan.memory / SPOOLED) / 2 / floor).max(1);
     let stage = |(i, level): (usize, &LevelPlan)| {
         let tiles = u64::from(level.across) * u64::from(level.planes());
