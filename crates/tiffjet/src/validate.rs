@@ -208,7 +208,7 @@ fn chain(image: &Image, findings: &mut Findings) -> Result<()> {
 
 /// The entries as they stand: sorted, each tag once, known types, values inside the file.
 fn check_directory(head: &Head, header: &Header, directory: &Directory, findings: &mut Findings) -> Result<()> {
-    if directory.offset % 2 != 0 {
+    if !directory.offset.is_multiple_of(2) {
         findings.warning(directory.offset, "a directory at an odd byte");
     }
     let start = directory.offset + if header.big { 8 } else { 2 };
