@@ -36,6 +36,7 @@ enum Verb {
 /// How a verb ends; an error is one line for the user.
 type Outcome = tiffjet::Result<ExitCode>;
 
+#[allow(clippy::print_stderr)] // the one line that says why
 fn main() -> ExitCode {
     let outcome = match Cli::parse().verb {
         Verb::Info(verb) => verb.run(),

@@ -1,6 +1,6 @@
 //! What the tests of tiffjet stand on: files made on purpose, and a second opinion on what is in them.
 //!
-//! Nothing here uses the crate `tiffjet`. The [`naive`] decoder is the oracle of its CPU backend, so it shares no
+//! Only [`conformance()`] uses the crate `tiffjet`, to judge it. The [`naive`] decoder is the oracle of its CPU backend, so it shares no
 //! parser, layout, predictor or bit unpacking with it: plain, slow and easy to check by eye.
 //!
 //! * [`Tiff`] writes any TIFF a test may want from plain numbers ([`Pixels`]).
@@ -8,6 +8,7 @@
 //! * [`matrix::cases`] are valid files of every kind, each with the pixels that must come out of it.
 //! * [`hostile::cases`] are files that try to hurt a reader.
 //! * [`big::write`] makes a BigTIFF of a million tiles in a moment.
+//! * [`conformance()`] reads the matrix on any backend and compares.
 //!
 //! ```
 //! use tiffjet_testkit::{Tiff, naive};
@@ -26,6 +27,7 @@
 pub mod big;
 mod builder;
 mod compression;
+pub mod conformance;
 mod field;
 pub mod hostile;
 pub mod matrix;
@@ -36,6 +38,7 @@ pub mod tag;
 
 pub use builder::{IndexField, Next, Tiff};
 pub use compression::{Compress, Compression};
+pub use conformance::conformance;
 pub use field::{Order, Value};
 pub use pixels::Pixels;
 pub use sample::{Format, Kind};

@@ -4,11 +4,11 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::codec::{self, Chroma, Codec, OldJpeg, TileFormat, Unit};
 use crate::dtype::{ByteOrder, DType, SampleKind};
-use crate::error::{Error, Result};
+use crate::error::{Cause, Error, Result};
 use crate::tiff::{Directory, Entry, Head, Header, tag};
 
 /// PhotometricInterpretation of images in luminance and chrominance.
@@ -307,7 +307,8 @@ impl Builder<'_> {
 
     /// Tiles or strips, and their size.
     fn grid(&self, width: u32, height: u32) -> Result<(bool, u32, u32)> {
-        if self.directory.get(tag::TILE_WIDTH).is_some() && self.directory.get(tag::TILE_LENGTH).is_some() {
+        // One of them alone is damage: read as strips, the tiles would give pixels in the wrong places.
+        if self.directory.get(tag::TILE_WIDTH).is_some() || self.directory.get(tag::TILE_LENGTH).is_some() {
             return Ok((true, self.required(tag::TILE_WIDTH)?, self.required(tag::TILE_LENGTH)?));
         }
         // One strip for the whole image is the default, and some write it as 2^32 - 1 or as 0.
@@ -382,24 +383,35 @@ impl Builder<'_> {
                 return Err(self.malformed(format!("{} must hold integers", tag::name(entry.tag))));
             }
         }
-        Ok(TileIndex { directory: self.directory.clone(), offsets, counts, pages: Mutex::default() })
+        Ok(TileIndex {
+            directory: self.directory.clone(),
+            offsets,
+            counts,
+            pages: Mutex::default(),
+            sorted: OnceLock::new(),
+        })
     }
 }
 
 /// Elements of the tile arrays that are read at once.
 const PAGE: u64 = 4096;
 
+/// Parts of the tile arrays, by tag and number.
+type Pages = HashMap<(u16, u64), Arc<[u64]>>;
+
 /// Where the tiles of a level stand. The arrays stay in the file until a tile is asked for.
 pub struct TileIndex {
     directory: Directory,
     offsets: Entry,
     counts: Option<Entry>,
-    pages: Mutex<HashMap<(u16, u64), Arc<[u64]>>>,
+    pages: Mutex<Pages>,
+    /// Made where the file has no byte counts.
+    sorted: OnceLock<Vec<u64>>,
 }
 
 impl TileIndex {
     /// Bytes of a tile in the file; empty when it is not there (sparse).
-    pub fn locate(&self, head: &Head, layout: &Layout, tile: u64) -> Result<Range<u64>> {
+    pub fn locate(&self, head: &Head, layout: &Layout, level: usize, tile: u64) -> Result<Range<u64>> {
         let offset = self.element(head, &self.offsets, tile)?;
         let stated = match &self.counts {
             Some(counts) => Some(self.element(head, counts, tile)?),
@@ -409,11 +421,22 @@ impl TileIndex {
             return Ok(0..0);
         }
         let length = self.length(head, layout, tile, offset, stated.unwrap_or(0))?;
-        let end = offset.checked_add(length).filter(|&end| end <= head.length()).ok_or_else(|| {
-            let what = format!("tile {tile} takes {length} bytes, past the end of the file ({} bytes)", head.length());
-            Error::malformed(head.name(), offset, what)
-        })?;
-        Ok(offset..end)
+        match offset.checked_add(length) {
+            // No bytes would mean a tile that is not stored: a file cut right before its tile must not say that.
+            Some(end) if length > 0 && end <= head.length() => Ok(offset..end),
+            _ => Err(Error::Tile {
+                name: head.name().clone(),
+                level,
+                row: (tile / u64::from(layout.across) % u64::from(layout.down)) as u32,
+                col: (tile % u64::from(layout.across)) as u32,
+                codec: layout.codec.name(),
+                source: Cause::damaged(format!(
+                    "{} bytes at byte {offset} are past the end of the file ({} bytes)",
+                    length.max(1),
+                    head.length()
+                )),
+            }),
+        }
     }
 
     /// How many bytes to read. `stated` is 0 where the file does not say.
@@ -435,14 +458,25 @@ impl TileIndex {
 
     /// The smallest offset behind another one.
     fn next_offset(&self, head: &Head, offset: u64) -> Result<Option<u64>> {
-        let mut next = None;
-        for tile in 0..self.offsets.count {
-            let other = self.element(head, &self.offsets, tile)?;
-            if other > offset && next.is_none_or(|n| other < n) {
-                next = Some(other);
-            }
+        let sorted = self.sorted_offsets(head)?;
+        Ok(sorted.get(sorted.partition_point(|&other| other <= offset)).copied())
+    }
+
+    /// All offsets in order, made once: searching them anew for every tile would take the square of their number.
+    fn sorted_offsets(&self, head: &Head) -> Result<&[u64]> {
+        if let Some(sorted) = self.sorted.get() {
+            return Ok(sorted);
         }
-        Ok(next)
+        let (asked, allowed) = (self.offsets.count.saturating_mul(8), head.limits().value_bytes);
+        if asked > allowed {
+            return Err(Error::limit(head.name(), "bytes of offsets of tiles without byte counts", asked, allowed));
+        }
+        let mut sorted = Vec::new();
+        for number in 0..self.offsets.count.div_ceil(PAGE) {
+            sorted.extend_from_slice(&self.page(head, &self.offsets, number)?);
+        }
+        sorted.sort_unstable();
+        Ok(self.sorted.get_or_init(|| sorted))
     }
 
     /// One element of a tile array.
@@ -533,7 +567,8 @@ impl OldJpeg {
         let interchange = match directory.number(head, tag::JPEG_INTERCHANGE)? {
             Some(at) if at > 0 && at < head.length() => {
                 let left = head.length() - at;
-                let length = directory.number(head, tag::JPEG_INTERCHANGE_LENGTH)?.unwrap_or(left).min(left);
+                let length = directory.number(head, tag::JPEG_INTERCHANGE_LENGTH)?.unwrap_or(0);
+                let length = if length == 0 { left } else { length.min(left) };
                 Some(head.bytes(at, length, "JPEG interchange stream")?)
             }
             _ => None,
@@ -546,6 +581,7 @@ impl OldJpeg {
             process: directory.number(head, tag::JPEG_PROC)?.unwrap_or(1) as u16,
             restart_interval: directory.number(head, tag::JPEG_RESTART_INTERVAL)?.unwrap_or(0) as u16,
             image,
+            ..Self::default()
         })
     }
 }

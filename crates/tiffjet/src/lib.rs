@@ -31,3 +31,8 @@ pub use plan::{LevelPlan, OverviewPlan, ReadPlan, Resampling, Window, WritePlan}
 pub use rows::{NewRows, RowsBuf, RowsView};
 pub use tensor::{Device, HostBuffer, Report, Storage, Tensor};
 pub use writer::{BigTiff, Blocks, GeoTags, Nodata, Overviews, Prediction, WriteOptions, Writer, Written};
+
+/// The examples of the README compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

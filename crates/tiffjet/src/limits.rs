@@ -31,5 +31,5 @@ impl Default for Limits {
 /// Bytes of memory in this machine: no read can give more.
 fn physical_memory() -> u64 {
     let info = rustix::system::sysinfo();
-    u64::try_from(info.totalram).unwrap_or(u64::MAX).saturating_mul(u64::from(info.mem_unit.max(1)))
+    (info.totalram as u64).saturating_mul(u64::from(info.mem_unit.max(1)))
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::dtype::DType;
 
-/// Where pixels live, in DLPack's words: device type 1 is the host, 2 is CUDA.
+/// Where pixels live, in the numbers of DLPack: device type 1 is the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Device {
     /// DLPack's device type.

@@ -169,7 +169,7 @@ fn read(bytes: &[u8]) -> Vec<Read> {
         let layout = Arc::new(Layout::new(&head, &header, &directory).unwrap());
         let kind = directory.number(&head, tag::NEW_SUBFILE_TYPE).unwrap().unwrap_or(0);
         let fill = vec![0; layout.dtype().size()];
-        let locate = |tile| layout.index.locate(&head, &layout, tile);
+        let locate = |tile| layout.index.locate(&head, &layout, 0, tile);
         let plan = ReadPlan::new(head.name(), &layout, &Window::default(), fill, locate).unwrap();
         let tensor = cpu.read(&ReadJob { source: &*source, plan: &plan }).unwrap();
         let (pixels, absent) = (tensor.bytes().unwrap().to_vec(), tensor.report.sparse);

@@ -33,7 +33,7 @@ impl Codec for Deflate {
         match DECOMPRESSOR.with_borrow_mut(|d| d.zlib_decompress(tile.bytes, out)) {
             Ok(got) if got == out.len() => Ok(()),
             Ok(got) => Err(short(got, out.len())),
-            // It wants the whole stream right. Longer tiles, a lost tail and a wrong checksum are still pixels.
+            // It wants the whole stream and no more: longer ones and those that lost their tail are still pixels.
             Err(_) => inflate(tile.bytes, out),
         }
     }
@@ -59,7 +59,7 @@ fn inflate(bytes: &[u8], out: &mut [u8]) -> Result<(), Cause> {
         let state = stream.decompress(&bytes[read..], &mut out[written..], FlushDecompress::None);
         let got = stream.total_out() as usize;
         if got >= out.len() {
-            return Ok(());
+            return check_end(&mut stream, bytes);
         }
         let moved = got > written || stream.total_in() as usize > read;
         match state {
@@ -67,6 +67,15 @@ fn inflate(bytes: &[u8], out: &mut [u8]) -> Result<(), Cause> {
             Ok(_) => return Err(short(got, out.len())),
             Err(_) => return Err(Cause::damaged(format!("broken after {got} of {} bytes", out.len()))),
         }
+    }
+}
+
+/// What follows the last byte that is due: more data or nothing is fine, a checksum that differs is damage.
+fn check_end(stream: &mut Decompress, bytes: &[u8]) -> Result<(), Cause> {
+    let rest = &bytes[stream.total_in() as usize..];
+    match stream.decompress(rest, &mut [0; 1], FlushDecompress::None) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Cause::damaged("the checksum of the data is not that of the pixels")),
     }
 }
 
@@ -98,12 +107,12 @@ mod tests {
     }
 
     #[test]
-    fn lost_and_wrong_checksums_are_forgiven() {
+    fn a_lost_checksum_is_forgiven_a_wrong_one_is_not() {
         let plain: Vec<u8> = (0..9000).map(|i| (i / 7) as u8).collect();
         let mut packed = encode(&Deflate, &plain, 9000, None).unwrap();
         let end = packed.len();
         packed[end - 1] ^= 1;
-        assert_eq!(decode(&Deflate, &packed, 9000).unwrap(), plain);
+        assert!(matches!(decode(&Deflate, &packed, 9000), Err(Cause::Damaged(_))));
         packed.truncate(end - 4);
         assert_eq!(decode(&Deflate, &packed, 9000).unwrap(), plain);
     }

@@ -1,6 +1,7 @@
 //! JPEG in TIFF: streams that may leave their tables to tag JPEGTables.
 //!
 //! The colours are those of PhotometricInterpretation, whatever the markers of the stream say, as in every TIFF reader.
+//! Pixels come as GDAL gives them: YCbCr as RGB, four inks as RGBA.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -24,6 +25,8 @@ pub struct Jpeg;
 
 /// PhotometricInterpretation YCbCr.
 const YCBCR: u16 = 6;
+/// PhotometricInterpretation of inks: cyan, magenta, yellow, black.
+const SEPARATED: u16 = 5;
 
 thread_local! {
     static STATE: RefCell<State> = RefCell::default();
@@ -71,17 +74,28 @@ impl Codec for Jpeg {
             rows: tile.rows,
             components: format.samples as usize,
             to_rgb: format.photometric == YCBCR && format.samples == 3,
+            smooth: true,
         };
         check_out(tile, out)?;
         STATE.with_borrow_mut(|state| {
             state.load(format.jpeg_tables.as_ref())?;
             state.decoder.decode(tile.bytes, expected, format.dtype.size(), out)
-        })
+        })?;
+        if format.photometric == SEPARATED && format.samples == 4 && format.dtype.size() == 1 {
+            out.as_chunks_mut::<4>().0.iter_mut().for_each(|pixel| *pixel = to_rgba(*pixel));
+        }
+        Ok(())
     }
 
     fn encode(&self, tile: &Plain<'_>, out: &mut Vec<u8>) -> Result<(), Cause> {
         encode::encode(tile, out)
     }
+}
+
+/// Inks to light, as GDAL gives JPEG pixels of four inks.
+fn to_rgba([c, m, y, k]: [u8; 4]) -> [u8; 4] {
+    let light = |ink: u8| (u16::from(255 - k) * u16::from(255 - ink) / 255) as u8;
+    [light(c), light(m), light(y), 255]
 }
 
 /// The value of tag JPEGTables (347) for tiles that are encoded with these settings. Where `TileFormat::jpeg_tables`

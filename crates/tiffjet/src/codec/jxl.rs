@@ -1,12 +1,15 @@
 //! JPEG XL.
 
+mod dither;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use jxl::api::{
-    AlphaMode, Endianness, Event, JxlColorType, JxlDataFormat, JxlDecoder, JxlDecoderOptions, JxlOutputBuffer,
-    JxlPixelFormat, ProfileLevel,
+    AlphaMode, Endianness, Event, ExtraChannel, JxlColorType, JxlDataFormat, JxlDecoder, JxlDecoderOptions,
+    JxlOutputBuffer, JxlPixelFormat, ProfileLevel,
 };
 
+use self::dither::Dither;
 use super::jpeg::check_out;
 use super::{Cause, Codec, Encoded, Unit};
 use crate::dtype::DType;
@@ -38,6 +41,7 @@ impl Codec for JpegXl {
 
 fn decode(tile: &Encoded<'_>, out: &mut [u8]) -> Result<(), Cause> {
     let format = tile.format;
+    let mut rounding = rounding(tile);
     let data_format = data_format(tile)?;
     let samples = format.samples as usize;
     let pixels = format.width as usize * tile.rows as usize;
@@ -77,36 +81,47 @@ fn decode(tile: &Encoded<'_>, out: &mut [u8]) -> Result<(), Cause> {
     set.map_err(damaged)?;
     advance(&mut decoder, &mut input, None, Event::FrameHeader)?;
 
-    let size = format.dtype.size();
+    let made = data_format.bytes_per_sample();
     let mut planes = Vec::with_capacity(1 + used);
-    planes.push(Aligned::new(width * height * size * colours));
-    planes.extend((0..used).map(|_| Aligned::new(width * height * size)));
+    planes.push(Aligned::new(width * height * made * colours));
+    planes.extend((0..used).map(|_| Aligned::new(width * height * made)));
     {
         let mut buffers: Vec<_> = planes
             .iter_mut()
             .enumerate()
             .map(|(i, plane)| {
-                JxlOutputBuffer::new(plane.bytes(), height, width * size * if i == 0 { colours } else { 1 })
+                JxlOutputBuffer::new(plane.bytes(), height, width * made * if i == 0 { colours } else { 1 })
             })
             .collect();
         let done =
             advance(&mut decoder, &mut input, Some(&mut buffers), Event::FrameComplete { has_more_frames: false });
         done?;
     }
+    let size = format.dtype.size();
+    let mut rounded = vec![0; if rounding.is_some() { width * colours } else { 0 }];
     let mut first = 0;
     for (i, plane) in planes.iter_mut().enumerate() {
         let n = if i == 0 { colours } else { 1 };
+        // Readers built on libjxl ask for alpha together with the colours, and for any other extra channel apart, where
+        // the pattern begins anew.
+        let alpha = i > 0 && info.extra_channels[i - 1].ec_type == ExtraChannel::Alpha;
+        let pattern = if alpha { colours } else { 0 };
         let rows = out.chunks_exact_mut(format.row_samples_bytes());
-        for (out, row) in rows.zip(plane.bytes().chunks_exact(width * n * size)) {
+        for (y, (out, mut row)) in rows.zip(plane.bytes().chunks_exact(width * n * made)).enumerate() {
+            if let Some(dither) = &mut rounding {
+                dither.round(y, pattern, n, row, &mut rounded);
+                row = &rounded[..width * n];
+            }
             if samples == n {
                 out.copy_from_slice(&row[..out.len()]);
                 continue;
             }
+            let first = first * size;
             for (out, pixel) in out.chunks_exact_mut(samples * size).zip(row.chunks_exact(n * size)) {
                 out[first..first + n * size].copy_from_slice(pixel);
             }
         }
-        first += n * size;
+        first += n;
     }
     Ok(())
 }
@@ -129,13 +144,21 @@ fn advance(
     }
 }
 
+/// How the decoder's samples become those of the tile where it does not make them itself.
+///
+/// All samples of 8 bits go this way: a stream does not tell beforehand whether it is lossless, and one made from a
+/// JPEG says the same of itself as a lossless one.
+fn rounding(tile: &Encoded<'_>) -> Option<Dither> {
+    (tile.format.dtype == DType::UInt8).then(|| Dither::new(tile.format.bits.min(8) as u8))
+}
+
+/// What the decoder is to make.
 fn data_format(tile: &Encoded<'_>) -> Result<JxlDataFormat, Cause> {
     let (bits, endianness) = (tile.format.bits.min(16) as u8, Endianness::native());
     match tile.format.dtype {
-        DType::UInt8 => Ok(JxlDataFormat::U8 { bit_depth: bits.min(8) }),
+        DType::UInt8 | DType::Float32 => Ok(JxlDataFormat::F32 { endianness }),
         DType::UInt16 => Ok(JxlDataFormat::U16 { endianness, bit_depth: bits }),
         DType::Float16 => Ok(JxlDataFormat::F16 { endianness }),
-        DType::Float32 => Ok(JxlDataFormat::F32 { endianness }),
         other => Err(Cause::unsupported(format!("JPEG XL in {other}"))),
     }
 }

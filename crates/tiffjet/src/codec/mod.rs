@@ -4,7 +4,10 @@
 //! buffer of exactly the size that must be filled.
 
 mod ccitt;
+mod chroma;
 mod deflate;
+#[cfg(test)]
+mod image_tests;
 mod jpeg;
 mod jpeg2000;
 mod jxl;
@@ -27,6 +30,8 @@ use std::sync::Arc;
 
 use crate::dtype::{ByteOrder, DType, SampleKind};
 pub use crate::error::Cause;
+pub use chroma::Chroma;
+pub(crate) use chroma::Conversion;
 pub use jpeg::tables as jpeg_tables;
 pub use old_jpeg::OldJpeg;
 
@@ -162,22 +167,28 @@ pub struct TileFormat {
     pub old_jpeg: Option<Arc<OldJpeg>>,
 }
 
-/// YCbCrCoefficients (529) and ReferenceBlackWhite (532).
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Chroma {
-    /// Shares of red, green and blue in the luminance.
-    pub coefficients: [f32; 3],
-    /// Codes of black and white for Y, Cb and Cr.
-    pub reference: [f32; 6],
-}
-
-impl Default for Chroma {
-    fn default() -> Self {
-        Self { coefficients: [0.299, 0.587, 0.114], reference: [0.0, 255.0, 128.0, 255.0, 128.0, 255.0] }
-    }
-}
-
 impl TileFormat {
+    /// Whole samples of a type in this machine's byte order, and nothing special.
+    pub fn new(compression: u16, (width, height): (u32, u32), samples: u16, dtype: DType) -> Self {
+        Self {
+            compression,
+            width,
+            height,
+            samples,
+            bits: dtype.size() as u16 * 8,
+            kind: dtype.kind(),
+            dtype,
+            order: ByteOrder::NATIVE,
+            photometric: 1,
+            subsampling: (1, 1),
+            chroma: Chroma::default(),
+            fax_options: 0,
+            jpeg_tables: None,
+            lerc: [0; 2],
+            old_jpeg: None,
+        }
+    }
+
     /// Bytes of one row as TIFF packs it.
     pub fn row_bytes(&self) -> usize {
         (self.width as usize * self.samples as usize * self.bits as usize).div_ceil(8)

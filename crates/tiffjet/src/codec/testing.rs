@@ -1,7 +1,7 @@
 //! What the tests of several codecs share: made-up tiles, and every way to damage a stream.
 
-use super::{Cause, Chroma, Codec, Encoded, Plain, Settings, TileFormat};
-use crate::dtype::{ByteOrder, DType, SampleKind};
+use super::{Cause, Codec, Encoded, Plain, Settings, TileFormat};
+use crate::dtype::DType;
 
 /// xorshift64: the tests need no better chance than this.
 pub struct Random(pub u64);
@@ -30,23 +30,7 @@ impl Random {
 
 /// A plain unsigned format.
 pub fn format(compression: u16, width: u32, height: u32, samples: u16, bits: u16) -> TileFormat {
-    TileFormat {
-        compression,
-        width,
-        height,
-        samples,
-        bits,
-        kind: SampleKind::Unsigned,
-        dtype: DType::UInt8,
-        order: ByteOrder::NATIVE,
-        photometric: 1,
-        subsampling: (1, 1),
-        chroma: Chroma::default(),
-        fax_options: 0,
-        jpeg_tables: None,
-        lerc: [0; 2],
-        old_jpeg: None,
-    }
+    TileFormat { bits, ..TileFormat::new(compression, (width, height), samples, DType::UInt8) }
 }
 
 /// A full tile of that format.

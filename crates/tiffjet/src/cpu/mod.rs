@@ -5,6 +5,7 @@ mod chroma;
 mod pack;
 mod read;
 mod reduce;
+mod stream;
 mod unpack;
 mod write;
 

@@ -10,7 +10,7 @@ use std::time::Instant;
 use rayon::ThreadPool;
 
 use super::canvas::Canvas;
-use super::chroma::Conversion;
+use super::chroma;
 use super::unpack::Unpack;
 use crate::backend::ReadJob;
 use crate::codec::{Cause, Encoded, Unit, reverse_bits};
@@ -41,8 +41,10 @@ pub(super) fn read(pool: &ThreadPool, job: &ReadJob<'_>, out: &mut [u8]) -> Resu
     let reader = Reader { source: job.source, plan, canvas, unpack: Unpack::new(plan) };
     let runs = runs(&plan.tiles, RUN);
     let workers = if bytes <= ALONE { 1 } else { workers(pool, plan).min(runs.len()) };
-    let mut report = reader.run_all(pool, &runs, workers)?;
+    let outcome = reader.run_all(pool, &runs, workers);
+    // First of all: where the file changed, damage is no news.
     job.source.unchanged()?;
+    let mut report = outcome?;
     report.bytes_out = bytes as u64;
     report.seconds = begun.elapsed().as_secs_f64();
     Ok(report)
@@ -295,8 +297,7 @@ impl Reader<'_> {
             layout.codec.decode(&Encoded { rows, ..encoded }, inside).map_err(fails)?;
         }
         if let Some(subsampling) = layout.packed_chroma() {
-            let conversion = Conversion::new(&layout.format.chroma);
-            let mut pixels = conversion.expand(decoded, &layout.format, tile.rows, subsampling);
+            let mut pixels = chroma::expand(decoded, &layout.format, tile.rows, subsampling);
             self.place(tile, &mut pixels);
         } else {
             self.place(tile, decoded);
@@ -311,6 +312,7 @@ impl Reader<'_> {
         for (y, row) in decoded.chunks_exact_mut(row_bytes).skip(first).take(tile.part.height as usize).enumerate() {
             self.unpack.row(row, tile, |band| self.row(band, tile, y as u32));
         }
+        self.unpack.settle();
     }
 
     fn failure(&self, tile: &TileRead, cause: Cause) -> Error {

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 
+use super::stream::Copy;
 use crate::codec::Unit;
 use crate::dtype::{ByteOrder, DType, SampleKind};
 use crate::layout::{Predictor, swapped_word};
@@ -24,6 +25,7 @@ pub(super) struct Unpack {
     bands: Vec<(usize, usize)>,
     /// The output bands are the bands of the file, in order.
     all: bool,
+    copy: Copy,
 }
 
 /// How samples stand in a row.
@@ -40,6 +42,8 @@ enum Depth {
 thread_local! {
     /// One row of samples.
     static ROW: RefCell<(Vec<u8>, Vec<u8>)> = RefCell::default();
+    /// The bands of one row.
+    static PARTED: RefCell<Vec<u8>> = RefCell::default();
 }
 
 impl Unpack {
@@ -64,7 +68,13 @@ impl Unpack {
             planar: layout.planar,
             all: bands.len() == usize::from(layout.bands) && bands.iter().all(|(out, band)| out == band),
             bands,
+            copy: Copy::for_output(plan.output_bytes().unwrap_or(0)),
         }
+    }
+
+    /// To be called when all rows of a tile are in their place.
+    pub(super) fn settle(&self) {
+        self.copy.settle();
     }
 
     /// Output bands of a tile, each with its place in the tile's pixels.
@@ -127,12 +137,6 @@ impl Unpack {
         self.swap(row);
         match (self.predictor, self.depth) {
             (Predictor::Float, depth) => ROW.with_borrow_mut(|(floats, wide)| {
-                // The common case straight into its place: one band, the whole width of the tile.
-                if let (Some(band), Depth::Whole, true) =
-                    (self.only_band(tile), depth, row.len() == tile.part.width as usize * self.word)
-                {
-                    return predictor::undo_float(row, place(band), 1, self.word);
-                }
                 floats.resize(row.len(), 0);
                 predictor::undo_float(row, floats, self.samples, self.word);
                 match depth {
@@ -182,16 +186,35 @@ impl Unpack {
         let row = &row[from..from + tile.part.width as usize * pixel];
         if self.samples == 1 {
             for (out, _) in self.bands(tile) {
-                place(out).copy_from_slice(row);
+                self.copy.row(row, place(out));
             }
         } else if self.all && size <= 8 {
-            let mut rows: Vec<&mut [u8]> = (0..self.samples).map(place).collect();
-            predictor::split(row, &mut rows, size, predicted);
+            self.split(row, place, predicted);
         } else {
             for (out, band) in self.bands(tile) {
                 pick(row, place(out), band * size, pixel, size);
             }
         }
+    }
+}
+
+impl Unpack {
+    /// Parts interleaved pixels of all bands; large results by way of a buffer that stays in the cache.
+    fn split<'c>(&self, row: &[u8], place: impl Fn(usize) -> &'c mut [u8], predicted: bool) {
+        let size = self.dtype.size();
+        if self.copy == Copy::Plain {
+            let mut rows: Vec<&mut [u8]> = (0..self.samples).map(place).collect();
+            return predictor::split(row, &mut rows, size, predicted);
+        }
+        PARTED.with_borrow_mut(|parted| {
+            parted.resize(row.len(), 0);
+            let length = row.len() / self.samples;
+            let mut rows: Vec<&mut [u8]> = parted.chunks_exact_mut(length).collect();
+            predictor::split(row, &mut rows, size, predicted);
+            for (band, row) in rows.into_iter().enumerate() {
+                self.copy.row(row, place(band));
+            }
+        });
     }
 }
 

@@ -13,6 +13,8 @@ const MODEL_GEOGRAPHIC: u16 = 2;
 const MODEL_GEOCENTRIC: u16 = 3;
 /// GeoTIFF 1.0's codes of heights above an ellipsoid.
 const ELLIPSOID_HEIGHTS: std::ops::RangeInclusive<u32> = 5001..=5035;
+/// ProjStraightVertPoleLong.
+const STRAIGHT_POLE: u16 = 3095;
 const PE_STRING: &str = "ESRI PE String = ";
 
 /// A coordinate reference system.
@@ -96,32 +98,30 @@ pub(crate) struct FromKeys {
 
 /// Reads the CRS of a key directory.
 pub(crate) fn from_keys(keys: &Keys<'_>, warnings: &mut Vec<String>) -> FromKeys {
-    if keys.is_empty() {
+    if !keys.has_crs() {
         return FromKeys::default();
     }
     let vertical = vertical(keys);
     let vertical_unit =
         vertical.as_ref().map(|vertical| &vertical.unit.name).filter(|name| *name != "unknown").cloned();
     let crs = match horizontal(keys, warnings) {
-        Some(Horizontal::Unknown(code)) => {
+        Some(Err(code)) => {
             warnings.push(format!("EPSG:{code} is not in the bundled dataset"));
             Some(Crs::from_epsg(code))
         }
         // GeoTIFF 1.0 had no rule for vertical keys and files carry arbitrary ones: heights count from 1.1 on.
-        Some(Horizontal::Known(horizontal)) if keys.revision >= (1, 1) => {
+        Some(Ok(horizontal)) if keys.revision >= (1, 1) => {
             Some(Crs::from_definition(with_height(horizontal, vertical, keys)))
         }
-        Some(Horizontal::Known(horizontal)) => Some(Crs::from_definition(horizontal)),
+        Some(Ok(horizontal)) => Some(Crs::from_definition(horizontal)),
         None => None,
     };
     let vertical_unit = vertical_unit.filter(|_| crs.is_some());
     FromKeys { crs, vertical_unit }
 }
 
-enum Horizontal {
-    Known(Definition),
-    Unknown(u32),
-}
+/// The plane part of a CRS, or a code that the bundled dataset does not have.
+type Horizontal = Result<Definition, u32>;
 
 fn horizontal(keys: &Keys<'_>, warnings: &mut Vec<String>) -> Option<Horizontal> {
     let model = keys.short(key::MODEL_TYPE).filter(|model| *model != USER_DEFINED);
@@ -134,7 +134,7 @@ fn horizontal(keys: &Keys<'_>, warnings: &mut Vec<String>) -> Option<Horizontal>
         }
         _ => return projected(keys, warnings),
     };
-    known.map(Horizontal::Known)
+    known.map(Ok)
 }
 
 fn has_pe_string(keys: &Keys<'_>) -> bool {
@@ -152,10 +152,10 @@ fn geographic(keys: &Keys<'_>, warnings: &mut Vec<String>) -> Option<Horizontal>
     if let Some(code) = keys.code(key::GEOGRAPHIC_TYPE).map(registry::current)
         && registry::geodetic(code).is_none()
     {
-        return Some(Horizontal::Unknown(code));
+        return Some(Err(code));
     }
     let crs = geodetic(keys, GeodeticKind::Geographic2D, warnings)?;
-    Some(Horizontal::Known(bound(Definition::Geodetic(crs), keys)))
+    Some(Ok(bound(Definition::Geodetic(crs), keys)))
 }
 
 /// Adds the file's own transformation to WGS 84. EPSG's systems need none.
@@ -364,13 +364,13 @@ fn projected(keys: &Keys<'_>, warnings: &mut Vec<String>) -> Option<Horizontal> 
     let unit = map_unit(keys);
     if let Some(code) = keys.code(key::PROJECTED_TYPE).map(|code| current(keys, code)) {
         return Some(match registry::projected(code) {
-            Some(known) => Horizontal::Known(Definition::Projected(with_unit(known, unit))),
-            None => Horizontal::Unknown(code),
+            Some(known) => Ok(Definition::Projected(with_unit(known, unit))),
+            None => Err(code),
         });
     }
     if let Some(text) = pe_string(keys) {
         if let Some(definition) = wkt::parse(&text) {
-            return Some(Horizontal::Known(definition));
+            return Some(Ok(definition));
         }
         warnings.push("the Esri PE string is not readable".into());
     }
@@ -382,14 +382,14 @@ fn projected(keys: &Keys<'_>, warnings: &mut Vec<String>) -> Option<Horizontal> 
         None => conversion(keys, &unit, warnings),
     };
     let Some(conversion) = conversion else {
-        return Some(Horizontal::Known(Definition::Engineering { name, unit }));
+        return Some(Ok(Definition::Engineering { name, unit }));
     };
     let axes = axes(&conversion);
     let mut crs = Projected { name, base: base?, conversion, unit, axes, code: None };
     if let Some(known) = registry::identify_projected(&crs).and_then(registry::projected) {
         crs = known;
     }
-    Some(Horizontal::Known(bound(Definition::Projected(crs), keys)))
+    Some(Ok(bound(Definition::Projected(crs), keys)))
 }
 
 /// The successor of a withdrawn code, unless the file insists by its name.
@@ -443,7 +443,8 @@ fn conversion(keys: &Keys<'_>, unit: &Unit, warnings: &mut Vec<String>) -> Optio
         .params
         .iter()
         .map(|&id| {
-            let given = param(id).keys.iter().find_map(|key| keys.double(*key));
+            let pole = (method.geotiff == 15 && id == 8802).then(|| keys.double(STRAIGHT_POLE)).flatten();
+            let given = pole.or_else(|| param(id).keys.iter().find_map(|key| keys.double(*key)));
             let value = given.map(|value| match param(id).kind {
                 ParamKind::Angle => degrees(value, keys.code(key::ANGULAR_UNITS), &angle),
                 ParamKind::Length => value * unit.factor,
@@ -517,19 +518,19 @@ fn three_dimensional(crs: &Geodetic, vertical: u32) -> Option<Geodetic> {
     let code = if ELLIPSOID_HEIGHTS.contains(&vertical) {
         registry::geodetic_by_datum(crs.datum.code?, GeodeticKind::Geographic3D, &crs.name)?
     } else {
-        vertical
+        registry::current(vertical)
     };
     registry::geodetic(code).filter(|three| three.kind == GeodeticKind::Geographic3D)
 }
 
-/// Writes a CRS as GeoKeys. `false` where GeoTIFF has no way to say it; then only the name is written.
+/// Writes a CRS as GeoKeys.
 pub(crate) fn to_keys(crs: &Crs, keys: &mut KeyWriter) -> Written {
     match &crs.definition {
         Some(definition) => definition_to_keys(definition, keys),
         // A code that is not in the dataset: most such codes are newer projected systems.
         None => {
             code_to_keys(crs.epsg, key::PROJECTED_TYPE, MODEL_PROJECTED, keys);
-            Written { whole: crs.epsg.is_some(), minor: 0 }
+            Written { whole: short(crs.epsg) != USER_DEFINED, minor: 0 }
         }
     }
 }
@@ -560,14 +561,19 @@ fn short(code: Option<u32>) -> u16 {
 fn definition_to_keys(definition: &Definition, keys: &mut KeyWriter) -> Written {
     match definition {
         Definition::Geodetic(crs) => {
-            let (model, minor) = match crs.kind {
-                GeodeticKind::Geographic2D => (MODEL_GEOGRAPHIC, 0),
-                GeodeticKind::Geographic3D => (MODEL_GEOGRAPHIC, 1),
-                GeodeticKind::Geocentric => (MODEL_GEOCENTRIC, 0),
-            };
-            keys.short(key::MODEL_TYPE, model);
-            geodetic_to_keys(crs, keys);
-            Written { whole: true, minor }
+            let geocentric = crs.kind == GeodeticKind::Geocentric;
+            keys.short(key::MODEL_TYPE, if geocentric { MODEL_GEOCENTRIC } else { MODEL_GEOGRAPHIC });
+            if crs.kind != GeodeticKind::Geographic3D {
+                geodetic_to_keys(crs, keys);
+                return Written::WHOLE;
+            }
+            // GeoTIFF 1.1 tells the plane by the 2D code and the height by the 3D code.
+            let flat = crs.datum.code.and_then(|datum| {
+                registry::geodetic(registry::geodetic_by_datum(datum, GeodeticKind::Geographic2D, &crs.name)?)
+            });
+            geodetic_to_keys(flat.as_ref().unwrap_or(crs), keys);
+            keys.short(key::VERTICAL_TYPE, short(crs.code));
+            Written { whole: crs.code.is_some(), minor: 1 }
         }
         Definition::Projected(crs) => projected_to_keys(crs, keys),
         Definition::Compound { name, horizontal, vertical, .. } => {
@@ -645,19 +651,20 @@ fn geodetic_to_keys(crs: &Geodetic, keys: &mut KeyWriter) {
 }
 
 fn projected_to_keys(crs: &Projected, keys: &mut KeyWriter) -> Written {
-    code_to_keys(crs.code, key::PROJECTED_TYPE, MODEL_PROJECTED, keys);
+    length_to_keys(&crs.unit, key::LINEAR_UNITS, key::LINEAR_UNIT_SIZE, keys);
     if crs.code.is_some() {
+        code_to_keys(crs.code, key::PROJECTED_TYPE, MODEL_PROJECTED, keys);
         keys.text(key::PCS_CITATION, &crs.name);
-        length_to_keys(&crs.unit, key::LINEAR_UNITS, key::LINEAR_UNIT_SIZE, keys);
         return Written::WHOLE;
     }
     geodetic_to_keys(&crs.base, keys);
-    length_to_keys(&crs.unit, key::LINEAR_UNITS, key::LINEAR_UNIT_SIZE, keys);
     let Some(method) = geotiff_method(crs.conversion.method) else {
-        // GeoTIFF has no code for the method: readers of today take it from the WKT in the citation.
+        // GeoTIFF has no code for the method. Readers then look for WKT in the citation, if the model is "other".
+        keys.short(key::MODEL_TYPE, USER_DEFINED);
         keys.text(key::PCS_CITATION, &format!("{PE_STRING}{}", Definition::Projected(crs.clone()).wkt()));
         return Written::WHOLE;
     };
+    code_to_keys(None, key::PROJECTED_TYPE, MODEL_PROJECTED, keys);
     keys.text(key::PCS_CITATION, &crs.name);
     keys.short(key::PROJECTION, USER_DEFINED);
     keys.short(key::PROJ_METHOD, method.geotiff);
@@ -695,4 +702,221 @@ fn vertical_to_keys(crs: &Vertical, keys: &mut KeyWriter) {
     }
     let code = crs.unit.code.or_else(|| close(crs.unit.factor, 1.0).then_some(9001));
     keys.short(key::VERTICAL_UNITS, short(code));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::geo::GeoTags;
+
+    /// Keys from codes, numbers and texts.
+    #[derive(Default)]
+    struct Build(KeyWriter);
+
+    impl Build {
+        fn short(mut self, id: u16, value: u16) -> Self {
+            self.0.short(id, value);
+            self
+        }
+        fn double(mut self, id: u16, values: &[f64]) -> Self {
+            self.0.doubles(id, values);
+            self
+        }
+        fn text(mut self, id: u16, text: &str) -> Self {
+            self.0.text(id, text);
+            self
+        }
+        fn read(self, minor: u16) -> (FromKeys, Vec<String>) {
+            let mut tags = GeoTags::default();
+            self.0.finish(minor, &mut tags);
+            let mut warnings = Vec::new();
+            let keys = Keys::new(&tags, &mut warnings);
+            let found = from_keys(&keys, &mut warnings);
+            (found, warnings)
+        }
+        fn crs(self) -> Crs {
+            self.read(0).0.crs.unwrap()
+        }
+    }
+
+    fn wgs84_map(method: u16) -> Build {
+        let build = Build::default().short(1024, 1).short(2048, 4326).short(2054, 9102).short(3072, 32767);
+        build.short(3074, 32767).short(3075, method).short(3076, 9001)
+    }
+
+    #[test]
+    fn codes() {
+        assert_eq!(Build::default().short(1024, 1).short(3072, 32631).crs().epsg, Some(32631));
+        assert_eq!(Build::default().short(1024, 2).short(2048, 4326).crs().epsg, Some(4326));
+        assert_eq!(Build::default().short(1024, 3).short(2048, 4978).crs().epsg, Some(4978));
+        let (found, warnings) = Build::default().short(1024, 1).short(3072, 30000).read(0);
+        let crs = found.crs.unwrap();
+        assert_eq!((crs.epsg, crs.kind, warnings.len()), (Some(30000), None, 1));
+    }
+
+    #[test]
+    fn a_withdrawn_code_gives_way_unless_its_name_is_there() {
+        let keys = || Build::default().short(1024, 1).short(3072, 27582);
+        assert_eq!(keys().crs().epsg, Some(27572));
+        assert_eq!(keys().text(3073, "NTF (Paris) / France II").crs().epsg, Some(27582));
+    }
+
+    #[test]
+    fn parameters_are_identified() {
+        let utm = wgs84_map(1).double(3080, &[15.0]).double(3081, &[0.0]).double(3082, &[500_000.0]);
+        assert_eq!(utm.double(3083, &[0.0]).double(3092, &[0.9996]).crs().epsg, Some(32633));
+        let polar = wgs84_map(15).double(3081, &[-71.0]).double(3082, &[6e6]).double(3083, &[6e6]);
+        assert_eq!(polar.double(3092, &[1.0]).double(3095, &[70.0]).crs().epsg, Some(3032));
+        let projection = Build::default().short(1024, 1).short(2048, 4326).short(3072, 32767).short(3074, 3856);
+        assert_eq!(projection.crs().epsg, Some(3857));
+    }
+
+    #[test]
+    fn a_datum_by_code_or_name_is_identified() {
+        let keys = Build::default().short(1024, 2).short(2048, 32767).short(2050, 6742).short(2054, 9102);
+        assert_eq!(keys.crs().epsg, Some(4742));
+        let named = || {
+            let text = "GCS Name = mine|Datum = D_WGS_1984|Ellipsoid = WGS_1984|Primem = Greenwich|";
+            Build::default().short(1024, 2).short(2048, 32767).text(2049, text).double(2057, &[6_378_137.0])
+        };
+        assert_eq!(named().double(2059, &[298.257223563]).crs().epsg, Some(4326));
+        assert_eq!(named().double(2059, &[297.0]).crs().epsg, None);
+        assert_eq!(named().double(2059, &[298.257223563]).short(2054, 9104).crs().epsg, None);
+    }
+
+    #[test]
+    fn another_unit_is_another_map() {
+        let crs = Build::default().short(1024, 1).short(3072, 26967).short(3076, 9003).crs();
+        assert_eq!(crs.epsg, None);
+        assert!(crs.wkt.unwrap().contains("US survey foot"));
+        let imagine = "IMAGINE GeoTIFF Support\nERDAS\nProjection Name = x\nUnits = us_survey_feet\n";
+        let crs = Build::default().short(1024, 1).short(3072, 26967).text(1026, imagine).crs();
+        assert_eq!(crs.epsg, None);
+    }
+
+    #[test]
+    fn both_variants_of_mercator_and_polar_stereographic() {
+        let wkt = |build: Build| build.crs().wkt.unwrap();
+        assert!(wkt(wgs84_map(7).double(3080, &[1.0])).contains("Mercator (variant A)"));
+        assert!(wkt(wgs84_map(7).double(3078, &[40.0])).contains("Mercator (variant B)"));
+        let a = wkt(wgs84_map(15).double(3081, &[-90.0]).double(3092, &[0.9]).double(3095, &[10.0]));
+        assert!(a.contains("(variant A)") && a.contains("\"Longitude of natural origin\",10,"), "{a}");
+        assert!(wkt(wgs84_map(15).double(3081, &[60.0])).contains("(variant B)"));
+    }
+
+    #[test]
+    fn heights_count_from_version_1_1() {
+        let keys = || Build::default().short(1024, 2).short(2048, 4326).short(4096, 3855);
+        assert_eq!(keys().read(0).0.crs.unwrap().epsg, Some(4326));
+        let (found, _) = keys().read(1);
+        assert_eq!(found.crs.unwrap().epsg, Some(9518));
+        assert_eq!(found.vertical_unit.as_deref(), Some("metre"));
+        for height in [4979, 5030] {
+            let keys = Build::default().short(1024, 2).short(2048, 4326).short(4096, height);
+            assert_eq!(keys.read(1).0.crs.unwrap().epsg, Some(4979));
+        }
+        let crs = Build::default().short(1024, 1).short(3072, 32617).short(4096, 3855).read(1).0.crs.unwrap();
+        assert_eq!((crs.epsg, crs.kind), (None, Some(CrsKind::Compound)));
+    }
+
+    #[test]
+    fn an_esri_string_speaks_for_itself() {
+        let wkt = registry::definition(32631).unwrap().wkt();
+        let crs = Build::default().short(1024, 32767).text(3073, &format!("{PE_STRING}{wkt}")).crs();
+        assert_eq!(crs.epsg, Some(32631));
+    }
+
+    #[test]
+    fn a_local_grid_and_nothing() {
+        let crs = Build::default().short(1024, 1).text(1026, "my own grid").crs();
+        assert_eq!((crs.kind, crs.name.as_str()), (Some(CrsKind::Engineering), "my own grid"));
+        assert!(Build::default().read(0).0.crs.is_none());
+        assert!(Build::default().short(1025, 2).read(0).0.crs.is_none());
+    }
+
+    #[test]
+    fn an_impossible_ellipsoid_is_no_crs() {
+        let keys = Build::default().short(1024, 2).short(2048, 32767).double(2057, &[-1.0]).double(2059, &[200.0]);
+        let (found, warnings) = keys.read(0);
+        assert!(found.crs.is_none());
+        assert_eq!(warnings.len(), 1);
+    }
+
+    #[test]
+    fn sexagesimal_angles() {
+        let unit = Unit::degree();
+        assert!(close(degrees(44.4530, Some(9110), &unit), 44.758_333_333_333_3));
+        assert!(close(degrees(-44.4530, Some(9110), &unit), -44.758_333_333_333_3));
+        assert!(close(degrees(100.0, Some(9105), &registry::angle_unit(9105).unwrap()), 90.0));
+    }
+
+    #[test]
+    fn a_shift_to_wgs84_is_kept() {
+        let keys = Build::default().short(1024, 2).short(2048, 32767).short(2050, 32767).short(2056, 7004);
+        let crs = keys.double(2062, &[1.0, 2.0, 3.0, 0.0, 0.0, 0.0, 4.0]).crs();
+        assert!(crs.wkt.unwrap().starts_with("BOUNDCRS["));
+    }
+
+    /// Every code that can be written is read back the same.
+    #[test]
+    fn written_codes_read_back() {
+        for code in [4326, 4979, 4978, 32631, 3857, 9518, 2193, 28992, 5514, 4807, 3031] {
+            let mut writer = KeyWriter::default();
+            let written = to_keys(&Crs::from_epsg(code), &mut writer);
+            assert!(written.whole);
+            assert_eq!(Build(writer).read(written.minor).0.crs.unwrap().epsg, Some(code));
+        }
+    }
+
+    /// Every method as user-defined keys.
+    #[test]
+    fn written_definitions_read_back() {
+        for code in
+            [32631, 2046, 6808, 29873, 3035, 5456, 26746, 5329, 3032, 28992, 2065, 27200, 5041, 3031, 4087, 3410]
+        {
+            let Some(Definition::Projected(mut crs)) = registry::definition(code) else { panic!("{code}") };
+            (crs.code, crs.name) = (None, "mine".into());
+            // A scale that no system of the dataset has, so that nothing is identified.
+            for (id, value) in &mut crs.conversion.params {
+                if matches!(id, 8806 | 8816 | 8826) {
+                    *value += 1234.5;
+                }
+            }
+            let crs = Crs::from_definition(Definition::Projected(crs));
+            let mut writer = KeyWriter::default();
+            assert!(to_keys(&crs, &mut writer).whole);
+            let back = Build(writer).crs();
+            let (Some(Definition::Projected(a)), Some(Definition::Projected(b))) = (&crs.definition, &back.definition)
+            else {
+                panic!("{code}")
+            };
+            let twin = a.conversion.params.iter().zip(&b.conversion.params).all(|(a, b)| close(a.1, b.1));
+            assert!(twin && a.conversion.params.len() == b.conversion.params.len(), "{code}\n{a:?}\n{b:?}");
+            assert_eq!((&a.name, a.base.code), (&b.name, b.base.code));
+        }
+    }
+
+    #[test]
+    fn hostile_directories_are_harmless() {
+        let full: Vec<u16> = (0..65_535u32).map(|i| (i * 7919 % 65_536) as u16).collect();
+        for directory in [
+            vec![],
+            vec![1],
+            vec![1, 1, 0, 9],
+            vec![2, 1, 0, 0],
+            vec![1, 1, 0, 2, 1024, 34735, 1, 65535, 2048, 34735, 65535, 3],
+            vec![1, 1, 0, 2, 1026, 34737, 65535, 65535, 2057, 34736, 65535, 1],
+            [vec![1, 1, 1, 65535], full].concat(),
+        ] {
+            let tags = GeoTags {
+                key_directory: directory,
+                double_params: vec![f64::NAN, f64::INFINITY, -0.0],
+                ascii_params: vec![0xff, b'|', 0],
+                ..GeoTags::default()
+            };
+            let mut warnings = Vec::new();
+            let keys = Keys::new(&tags, &mut warnings);
+            from_keys(&keys, &mut warnings);
+        }
+    }
 }

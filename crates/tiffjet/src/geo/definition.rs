@@ -104,7 +104,7 @@ impl Conversion {
     pub fn same(&self, other: &Self) -> bool {
         self.method.name == other.method.name
             && self.params.len() == other.params.len()
-            && self.params.iter().all(|(id, value)| other.param(*id).is_some_and(|own| close(own, *value)))
+            && self.params.iter().all(|(id, value)| other.param(*id).is_some_and(|own| same_value(*id, own, *value)))
     }
 }
 
@@ -202,6 +202,11 @@ impl Definition {
         out.definition(self);
         out.0
     }
+}
+
+/// An angle is the same after a full turn.
+fn same_value(id: u16, a: f64, b: f64) -> bool {
+    close(a, b) || (param(id).kind == ParamKind::Angle && (close(a, b + 360.0) || close(a + 360.0, b)))
 }
 
 /// Equal as numbers of a CRS are: to 1 part in 10^10.

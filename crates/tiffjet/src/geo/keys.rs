@@ -98,9 +98,9 @@ impl<'a> Keys<'a> {
         keys
     }
 
-    /// No key at all.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+    /// Some key beside the raster type.
+    pub fn has_crs(&self) -> bool {
+        self.entries.iter().any(|(id, _)| *id != key::RASTER_TYPE)
     }
 
     fn get(&self, id: u16) -> Option<Value<'a>> {
@@ -186,7 +186,7 @@ impl KeyWriter {
         }
     }
 
-    /// A text; its bars become commas, as the bar ends it.
+    /// A text and its closing bar; one too long for the 16-bit offsets of GeoTIFF is left out.
     pub fn text(&mut self, id: u16, text: &str) {
         let bytes: Vec<u8> = text.bytes().filter(|byte| *byte != 0).chain([b'|']).collect();
         if let (Ok(count), Ok(offset)) = (u16::try_from(bytes.len()), u16::try_from(self.ascii.len())) {

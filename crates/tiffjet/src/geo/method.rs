@@ -39,7 +39,7 @@ use ParamKind::{Angle, Length, Scale};
 /// Not in EPSG: height of a geostationary satellite.
 pub(crate) const SATELLITE_HEIGHT: u16 = 1;
 
-const LATITUDES: &[&str] = &["latitudeoforigin", "latitudeofcenter", "latitudeofcentre"];
+const LATITUDES: &[&str] = &["latitudeoforigin", "latitudeofcenter", "latitudeofcentre", "standardparallel1"];
 const LONGITUDES: &[&str] = &["centralmeridian", "longitudeofcenter", "longitudeofcentre", "longitudeoforigin"];
 const NATURAL_LAT: &[u16] = &[3081, 3089, 3085];
 const NATURAL_LON: &[u16] = &[3080, 3088, 3084];

@@ -56,6 +56,9 @@ pub struct Sidecars {
     pub world_file: Option<String>,
 }
 
+/// Bands that are told to hold heights. More of them than this is a hostile file.
+const MAX_HEIGHT_BANDS: usize = 1 << 12;
+
 /// Where an image lies and what its values mean.
 #[derive(Debug, Clone, Default)]
 pub struct Geo {
@@ -104,11 +107,13 @@ impl Geo {
         if let Some(unit) = place.vertical_unit {
             geo.add_unit(&unit, bands);
         }
+        geo.add_height_scale(tags, bands);
+        let placed = geo.transform.is_some() || !geo.gcps.is_empty();
         if let Some(xml) = &sidecars.aux_xml {
             let aux = Aux::new(xml, bands, dtype, &mut geo.warnings);
             geo.overrule(aux);
         }
-        if let (None, true, Some(text)) = (geo.transform, geo.gcps.is_empty(), &sidecars.world_file) {
+        if let (None, false, Some(text)) = (geo.transform, placed, &sidecars.world_file) {
             geo.transform = transform::from_world_file(text, &mut geo.warnings);
         }
         geo
@@ -129,9 +134,29 @@ impl Geo {
 
     /// Heights have the unit of the vertical CRS unless the metadata says otherwise.
     fn add_unit(&mut self, unit: &str, bands: usize) {
-        // A million bands of one height unit is a hostile file; the first thousands are told.
-        for band in 0..bands.min(1 << 12) {
+        for band in 0..bands.min(MAX_HEIGHT_BANDS) {
             self.metadata.bands.entry(band).or_default().unit.get_or_insert_with(|| unit.to_owned());
+        }
+    }
+
+    /// The third axis of scale and tie point tells heights of pixel values, where the CRS has heights.
+    fn add_height_scale(&mut self, tags: &GeoTags, bands: usize) {
+        let (&[_, _, scale, ..], &[_, _, value, _, _, height, ..]) =
+            (tags.pixel_scale.as_slice(), tags.tiepoints.as_slice())
+        else {
+            return;
+        };
+        let offset = height - value * scale;
+        let compound = self.crs.as_ref().is_some_and(|crs| crs.kind == Some(CrsKind::Compound));
+        // Most writers put 0: no scale, rather than a flat world.
+        if !compound || scale == 0.0 || !scale.is_finite() || !offset.is_finite() || (scale, offset) == (1.0, 0.0) {
+            return;
+        }
+        for band in 0..bands.min(MAX_HEIGHT_BANDS) {
+            let band = self.metadata.bands.entry(band).or_default();
+            if band.scale.is_none() && band.offset.is_none() {
+                (band.scale, band.offset) = (Some(scale), Some(offset));
+            }
         }
     }
 
@@ -158,14 +183,15 @@ impl Geo {
     pub fn to_tags(&self) -> Result<GeoTags, String> {
         let mut tags = GeoTags {
             gdal_metadata: self.metadata.to_tag(),
-            gdal_nodata: self.tag_nodata.map(format_nodata),
+            // One tag for all bands: GDAL knows no other way either.
+            gdal_nodata: self.nodata(0).map(format_nodata),
             rpc: self.rpc.as_ref().map(Rpc::to_tag).unwrap_or_default(),
             ..GeoTags::default()
         };
         let point = self.pixel_is_point == Some(true);
         transform::to_tags(self.transform, &self.gcps, point, &mut tags);
         let crs = self.crs.as_ref().or(self.gcp_crs.as_ref());
-        if crs.is_none() && self.pixel_is_point.is_none() {
+        if crs.is_none() && !point {
             return Ok(tags);
         }
         let mut keys = KeyWriter::default();
@@ -180,5 +206,108 @@ impl Geo {
         }
         keys.finish(minor, &mut tags);
         Ok(tags)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tags() -> GeoTags {
+        GeoTags {
+            pixel_scale: vec![1.0, 1.0, 0.0],
+            tiepoints: vec![0.0, 0.0, 0.0, 10.0, 20.0, 0.0],
+            key_directory: vec![1, 1, 0, 3, 1024, 0, 1, 2, 1025, 0, 1, 1, 2048, 0, 1, 4326],
+            gdal_nodata: Some("7\0".into()),
+            gdal_metadata: Some("<GDALMetadata><Item name=\"k\">tag</Item></GDALMetadata>\0".into()),
+            ..GeoTags::default()
+        }
+    }
+
+    fn read(tags: &GeoTags, aux_xml: Option<&str>, world_file: Option<&str>) -> Geo {
+        let sidecars = Sidecars { aux_xml: aux_xml.map(Into::into), world_file: world_file.map(Into::into) };
+        Geo::new(tags, &sidecars, 1, DType::UInt8)
+    }
+
+    const WORLD: &str = "2\n0\n0\n-2\n101\n199\n";
+    const AUX: &str = "<PAMDataset><SRS>EPSG:32631</SRS><GeoTransform>5, 1, 0, 6, 0, -1</GeoTransform>\
+        <Metadata><MDI key=\"k\">aux</MDI></Metadata>\
+        <PAMRasterBand band=\"1\"><NoDataValue>9</NoDataValue></PAMRasterBand></PAMDataset>";
+
+    #[test]
+    fn tags_alone() {
+        let geo = read(&tags(), None, None);
+        assert_eq!(geo.transform, Some([1.0, 0.0, 10.0, 0.0, -1.0, 20.0]));
+        assert_eq!(geo.crs.as_ref().unwrap().epsg, Some(4326));
+        assert_eq!(geo.nodata(0), Some(Nodata::Float(7.0)));
+        assert_eq!(geo.metadata.item("k"), Some("tag"));
+        assert_eq!(geo.metadata.item("AREA_OR_POINT"), Some("Area"));
+        assert!(geo.warnings.is_empty(), "{:?}", geo.warnings);
+    }
+
+    #[test]
+    fn aux_xml_is_stronger_than_the_tags() {
+        let geo = read(&tags(), Some(AUX), Some(WORLD));
+        assert_eq!(geo.transform, Some([1.0, 0.0, 5.0, 0.0, -1.0, 6.0]));
+        assert_eq!(geo.crs.as_ref().unwrap().epsg, Some(32631));
+        assert_eq!(geo.nodata(0), Some(Nodata::Float(9.0)));
+        assert_eq!(geo.metadata.item("k"), Some("aux"));
+    }
+
+    #[test]
+    fn a_world_file_only_fills_a_gap() {
+        assert_eq!(read(&tags(), None, Some(WORLD)).transform, Some([1.0, 0.0, 10.0, 0.0, -1.0, 20.0]));
+        assert_eq!(read(&GeoTags::default(), None, Some(WORLD)).transform, Some([2.0, 0.0, 100.0, 0.0, -2.0, 200.0]));
+    }
+
+    #[test]
+    fn control_points_have_a_crs_of_their_own() {
+        let mut tags = tags();
+        tags.pixel_scale.clear();
+        let geo = read(&tags, None, None);
+        assert_eq!((geo.transform, geo.crs, geo.gcps.len()), (None, None, 1));
+        assert_eq!(geo.gcp_crs.unwrap().epsg, Some(4326));
+    }
+
+    #[test]
+    fn what_is_read_can_be_written_and_read_again() {
+        let mut geo = read(&tags(), Some(AUX), None);
+        geo.pixel_is_point = Some(true);
+        geo.metadata.bands.entry(0).or_default().scale = Some(0.1);
+        let back = read(&geo.to_tags().unwrap(), None, None);
+        assert_eq!(back.transform, geo.transform);
+        assert_eq!(back.crs.unwrap().epsg, Some(32631));
+        assert_eq!(back.pixel_is_point, Some(true));
+        assert_eq!(back.tag_nodata, Some(Nodata::Float(9.0)));
+        assert_eq!(back.metadata.band(0).scale, Some(0.1));
+        assert!(back.warnings.is_empty(), "{:?}", back.warnings);
+    }
+
+    #[test]
+    fn a_third_axis_scales_heights() {
+        let mut tags = tags();
+        (tags.pixel_scale[2], tags.tiepoints[2], tags.tiepoints[5]) = (2.0, 3.0, 5.0);
+        assert_eq!(read(&tags, None, None).metadata.band(0).scale, None);
+        tags.key_directory = vec![1, 1, 1, 3, 1024, 0, 1, 2, 2048, 0, 1, 4326, 4096, 0, 1, 3855];
+        let geo = read(&tags, None, None);
+        assert_eq!((geo.metadata.band(0).scale, geo.metadata.band(0).offset), (Some(2.0), Some(-1.0)));
+        tags.pixel_scale[2] = 0.0;
+        assert_eq!(read(&tags, None, None).metadata.band(0).scale, None);
+    }
+
+    #[test]
+    fn heights_alone_are_no_place() {
+        let geo = Geo { crs: Some(Crs::from_epsg(3855)), ..Geo::default() };
+        assert!(geo.to_tags().unwrap_err().contains("EGM2008"));
+    }
+
+    #[test]
+    fn a_million_bands_cost_nothing() {
+        let mut tags = tags();
+        tags.key_directory = vec![1, 1, 1, 3, 1024, 0, 1, 2, 2048, 0, 1, 4326, 4096, 0, 1, 3855];
+        let geo = Geo::new(&tags, &Sidecars::default(), usize::MAX, DType::UInt8);
+        assert!(geo.metadata.bands.len() <= 1 << 12);
+        assert_eq!(geo.metadata.band(0).unit.as_deref(), Some("metre"));
+        assert_eq!(geo.nodata(usize::MAX), Some(Nodata::Float(7.0)));
     }
 }

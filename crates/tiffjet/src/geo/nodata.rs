@@ -201,8 +201,9 @@ fn fit(value: f64, dtype: DType) -> Option<f64> {
         DType::UInt16 => (0.0, 65_535.0),
         DType::Int16 | DType::ComplexInt16 => (-32_768.0, 32_767.0),
         DType::UInt32 => (0.0, 4_294_967_295.0),
-        DType::Int32 | DType::ComplexInt32 => (-2_147_483_648.0, 2_147_483_647.0),
-        DType::Float32 | DType::Complex64 => return Some(fit_f32(value)),
+        DType::Int32 => (-2_147_483_648.0, 2_147_483_647.0),
+        // GDAL's bindings show pairs of 32-bit integers as single precision, which may be NaN.
+        DType::Float32 | DType::Complex64 | DType::ComplexInt32 => return Some(fit_f32(value)),
         DType::Float16 | DType::Float64 | DType::Complex128 => return Some(value),
         // Exact paths of their own; see `parse_nodata`.
         DType::Int64 => (i64::MIN as f64, i64::MAX as f64),

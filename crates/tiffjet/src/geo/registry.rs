@@ -1,6 +1,6 @@
 //! The EPSG dataset, as far as a GeoTIFF needs it.
 //!
-//! The tables under `epsg/` hold facts of the EPSG Geodetic Parameter Dataset v11.022 (owned by IOGP, epsg.org), read
+//! The tables under `epsg/` hold facts of the EPSG Geodetic Parameter Dataset v12.029 (owned by IOGP, epsg.org), read
 //! from PROJ's database. One row a line, sorted by code, columns parted by tabs; angles are in degrees. A missing name
 //! of a projected CRS is "base / conversion", of a compound CRS "horizontal + vertical".
 
@@ -253,13 +253,42 @@ fn projected_of(row: Row) -> Option<Projected> {
 pub(crate) fn identify_projected(wanted: &Projected) -> Option<u32> {
     let base = wanted.base.code?;
     let name = fold(&wanted.name);
+    let tangent = mercator_a(wanted);
+    let conversion = tangent.as_ref().unwrap_or(&wanted.conversion);
     PROJECTED
         .rows()
         .filter(|row| row.code(1) == base)
         .filter_map(|row| Some((row, projected_of(row)?)))
-        .filter(|(_, found)| found.unit.same(&wanted.unit) && found.conversion.same(&wanted.conversion))
-        .min_by_key(|(row, found)| (fold(&found.name) != name, row.text(4).ends_with('-'), row.code(0)))
+        .filter(|(_, found)| {
+            let conversions = [&wanted.conversion, conversion];
+            found.unit.same(&wanted.unit) && conversions.iter().any(|conversion| found.conversion.same(conversion))
+        })
+        .min_by_key(|(row, found)| {
+            let found = fold(&found.name);
+            let alike = common_suffix(&found, &name);
+            (found != name, row.text(4).ends_with('-'), std::cmp::Reverse(alike), row.code(0))
+        })
         .map(|(row, _)| row.code(0))
+}
+
+/// Mercator told by its standard parallel, told by its scale instead.
+fn mercator_a(crs: &Projected) -> Option<Conversion> {
+    if crs.conversion.method.epsg != 9805 {
+        return None;
+    }
+    let value = |id| crs.conversion.param(id).unwrap_or_default();
+    let inverse = crs.base.datum.ellipsoid.inv_flattening;
+    let flattening = if inverse == 0.0 { 0.0 } else { 1.0 / inverse };
+    let eccentricity2 = flattening * (2.0 - flattening);
+    let (sin, cos) = value(8823).to_radians().sin_cos();
+    let scale = cos / (1.0 - eccentricity2 * sin * sin).sqrt();
+    let params = vec![(8801, 0.0), (8802, value(8802)), (8805, scale), (8806, value(8806)), (8807, value(8807))];
+    Some(Conversion { name: String::new(), method: method_by_epsg(9804)?, params, code: None })
+}
+
+/// Twins differ in the name of the map, which comes last.
+fn common_suffix(a: &str, b: &str) -> usize {
+    a.bytes().rev().zip(b.bytes().rev()).take_while(|(a, b)| a == b).count()
 }
 
 pub(crate) fn vertical(code: u32) -> Option<Vertical> {
@@ -337,6 +366,18 @@ mod tests {
     fn withdrawn_codes_have_successors() {
         assert_eq!(current(21892), 21897);
         assert_eq!(current(4326), 4326);
+    }
+
+    #[test]
+    fn mercator_is_known_by_its_parallel_too() {
+        let mut wanted = projected(3001).unwrap();
+        wanted.code = None;
+        let params = vec![(8823, 4.454_051_545_897_48), (8802, 110.0), (8806, 3_900_000.0), (8807, 900_000.0)];
+        let method = method_by_epsg(9805).unwrap();
+        wanted.conversion = Conversion { name: String::new(), method, params, code: None };
+        assert_eq!(identify_projected(&wanted), Some(3001));
+        wanted.conversion.params[0].1 = 5.0;
+        assert_eq!(identify_projected(&wanted), None);
     }
 
     #[test]

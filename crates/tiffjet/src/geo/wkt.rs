@@ -7,7 +7,7 @@ use super::method::{Method, ParamKind, method, method_by_epsg, method_by_name, p
 use super::registry::{self, fold};
 
 /// The longest text that is read.
-const MAX_LEN: usize = 1 << 20;
+const MAX_LEN: usize = 1 << 17;
 /// The deepest nesting that is read; real ones have under ten levels.
 const MAX_DEPTH: usize = 32;
 
@@ -163,11 +163,31 @@ const PROJECTED: &[&str] = &["PROJCS", "PROJCRS", "PROJECTEDCRS"];
 const VERTICAL: &[&str] = &["VERT_CS", "VERTCRS", "VERTICALCRS", "VERTCS"];
 const COMPOUND: &[&str] = &["COMPD_CS", "COMPOUNDCRS"];
 const ENGINEERING: &[&str] = &["LOCAL_CS", "ENGCRS", "ENGINEERINGCRS"];
+/// What a compound CRS is made of.
+const PARTS: &[&str] = &[
+    "GEOGCS",
+    "GEOGCRS",
+    "GEODCRS",
+    "GEOGRAPHICCRS",
+    "GEODETICCRS",
+    "PROJCS",
+    "PROJCRS",
+    "PROJECTEDCRS",
+    "BOUNDCRS",
+    "LOCAL_CS",
+    "ENGCRS",
+    "VERT_CS",
+    "VERTCRS",
+    "VERTICALCRS",
+    "VERTCS",
+];
 const UNIT: &[&str] = &["UNIT", "LENGTHUNIT", "ANGLEUNIT"];
 
 fn definition(node: &Node<'_>) -> Option<Definition> {
     if node.is(COMPOUND) {
-        let mut parts = node.children().filter_map(definition);
+        // A compound has plain parts: with compounds inside, the work could grow with the text.
+        let plain = |part: &&Node<'_>| part.is(PARTS);
+        let mut parts = node.children().filter(plain).take(2).filter_map(definition);
         let (horizontal, Definition::Vertical(vertical)) = (parts.next()?, parts.next()?) else { return None };
         let (name, code) = (node.name(), node.epsg());
         return Some(Definition::Compound { name, horizontal: Box::new(horizontal), vertical, code });
@@ -216,7 +236,12 @@ fn bind(base: Definition, to_wgs84: [f64; 7]) -> Definition {
 
 fn unit_of(node: &Node<'_>) -> Option<Unit> {
     let factor = node.number(1).filter(|factor| *factor > 0.0)?;
-    Some(Unit { name: node.name(), factor, code: node.epsg() })
+    let name = match fold(&node.name()).as_str() {
+        "meter" | "metre" => "metre".to_owned(),
+        "degree" => "degree".to_owned(),
+        _ => node.name(),
+    };
+    Some(Unit { name, factor, code: node.epsg() })
 }
 
 /// The unit of a node, or of its first axis.
@@ -267,6 +292,7 @@ fn geodetic(node: &Node<'_>) -> Option<Geodetic> {
 fn drop_esri_prefixes(crs: &mut Geodetic) {
     if let Some(name) = crs.datum.name.strip_prefix("D_") {
         crs.datum.name = name.replace('_', " ");
+        crs.datum.ellipsoid.name = crs.datum.ellipsoid.name.replace('_', " ");
         crs.name = crs.name.strip_prefix("GCS_").unwrap_or(&crs.name).replace('_', " ");
     }
 }

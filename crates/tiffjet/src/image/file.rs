@@ -51,10 +51,7 @@ impl File {
                 self.warnings.push(format!("the chain of directories returns to byte {offset}"));
                 break;
             }
-            if seen.len() > self.head.limits().directories {
-                let (asked, allowed) = (seen.len() as u64, self.head.limits().directories as u64);
-                return Err(Error::limit(self.head.name(), "directories", asked, allowed));
-            }
+            self.check_directories(seen.len())?;
             match Directory::read(&self.head, &self.header, offset) {
                 Ok(directory) => {
                     offset = directory.next;
@@ -66,6 +63,14 @@ impl File {
                     break;
                 }
             }
+        }
+        Ok(())
+    }
+
+    fn check_directories(&self, asked: usize) -> Result<()> {
+        let allowed = self.head.limits().directories;
+        if asked > allowed {
+            return Err(Error::limit(self.head.name(), "directories", asked as u64, allowed as u64));
         }
         Ok(())
     }
@@ -83,26 +88,27 @@ impl File {
     }
 
     /// Directories that SubIFDs names. They may begin chains, but readers agree to take the first of each.
-    pub(super) fn children(&mut self, directory: &Directory) -> Vec<Directory> {
+    pub(super) fn children(&mut self, directory: &Directory) -> Result<Vec<Directory>> {
         let offsets = match directory.numbers(&self.head, tag::SUB_IFDS) {
             Ok(offsets) => offsets.unwrap_or_default(),
             Err(error) => {
                 self.warnings.push(format!("SubIFDs: {error}"));
-                return Vec::new();
+                return Ok(Vec::new());
             }
         };
         let mut seen: HashSet<u64> = self.chain.iter().map(|d| d.offset).collect();
         let mut children = Vec::new();
         for offset in offsets.into_iter().filter(|&o| o != 0) {
-            if !seen.insert(offset) || children.len() >= self.head.limits().directories {
+            if !seen.insert(offset) {
                 self.warnings.push(format!("SubIFDs names the directory at byte {offset} again"));
                 continue;
             }
+            self.check_directories(seen.len())?;
             match Directory::read(&self.head, &self.header, offset) {
                 Ok(child) => children.push(child),
                 Err(error) => self.warnings.push(format!("SubIFDs: {error}")),
             }
         }
-        children
+        Ok(children)
     }
 }

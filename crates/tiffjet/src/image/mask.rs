@@ -29,7 +29,9 @@ impl Image {
 
     fn stored_mask(&self, mask: &Mask, window: &Window) -> Result<Tensor> {
         let window = Window { bands: Some(vec![1]), ..window.clone() };
-        let plan = self.plan_of(&mask.file, &mask.layout, &window)?;
+        // Nodata is a value of the image: where the mask is not stored, nothing is valid.
+        let fill = vec![0; mask.layout.dtype().size()];
+        let plan = self.plan_of(&mask.file, &mask.layout, &window, fill)?;
         let pixels = Cpu::shared()?.read(&ReadJob { source: &**mask.file.head.source(), plan: &plan })?;
         let top = if mask.layout.format.bits < 8 { (1u64 << mask.layout.format.bits) - 1 } else { 255 };
         self.masked(&pixels, |pixel| if top == 255 { pixel[0] } else { (u64::from(pixel[0]) * 255 / top) as u8 })
@@ -91,8 +93,11 @@ fn alpha_band(layout: &Layout) -> Option<u16> {
     extra.iter().position(|&kind| kind == 1 || kind == 2).map(|i| (first + i + 1) as u16)
 }
 
+/// Tells whether the bytes of a pixel are nodata.
+type IsNodata = Box<dyn Fn(&[u8]) -> bool>;
+
 /// Whether a pixel is nodata: equal in value, and not a number where nodata is not.
-fn comparison(nodata: geo::Nodata, dtype: DType) -> Box<dyn Fn(&[u8]) -> bool> {
+fn comparison(nodata: geo::Nodata, dtype: DType) -> IsNodata {
     let value = nodata.as_f64();
     match dtype {
         DType::Float32 => Box::new(move |b| {

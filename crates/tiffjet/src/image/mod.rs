@@ -129,7 +129,7 @@ impl Image {
         let end = pages.get(options.page + 1).copied().unwrap_or(file.chain.len());
         let directory = file.chain[first].clone();
         let mut parts: Vec<Directory> = file.chain[first + 1..end].to_vec();
-        parts.extend(file.children(&directory));
+        parts.extend(file.children(&directory)?);
         let main = file.layout(&directory)?;
         let file = Arc::new(file);
         let mut image = Self {
@@ -365,24 +365,28 @@ impl Image {
     /// What must happen to read a window.
     pub fn plan(&self, window: &Window) -> Result<ReadPlan> {
         let level = self.level(window.level)?;
-        self.plan_of(&level.file, &level.layout, window)
+        self.plan_of(&level.file, &level.layout, window, self.fill(level.layout.dtype())).or_else(|error| {
+            // Where the file changed, what its tile arrays say is no news.
+            level.file.head.source().unchanged()?;
+            Err(error)
+        })
     }
 
-    fn plan_of(&self, file: &File, layout: &Arc<Layout>, window: &Window) -> Result<ReadPlan> {
+    fn plan_of(&self, file: &File, layout: &Arc<Layout>, window: &Window, fill: Vec<u8>) -> Result<ReadPlan> {
         if layout.codec.compression().is_empty() {
             let feature = format!("compression {}", layout.format.compression);
             return Err(Error::unsupported(self.name(), feature, "convert the file with the program that wrote it"));
         }
-        let fill = self.fill(layout.dtype());
-        let plan = ReadPlan::new(file.head.name(), layout, window, fill, |tile| {
-            layout.index.locate(&file.head, layout, tile)
-        })?;
-        let asked = plan.output_bytes().map_or(u64::MAX, |n| n as u64);
+        // Before the plan: that of an image no memory can hold may itself be more than memory holds.
+        let shape = window.shape(file.head.name(), layout)?;
+        let asked = shape.iter().fold(layout.dtype().size() as u64, |bytes, &n| bytes.saturating_mul(n as u64));
         let allowed = file.head.limits().output_bytes;
         if asked > allowed {
             return Err(Error::limit(self.name(), "bytes of pixels in one read", asked, allowed));
         }
-        Ok(plan)
+        ReadPlan::new(file.head.name(), layout, window, fill, |tile| {
+            layout.index.locate(&file.head, layout, window.level, tile)
+        })
     }
 
     /// What stands in tiles that are not in the file: nodata where the tag says so, else 0.

@@ -43,6 +43,7 @@ fn joins(span: &Range<u64>, next: &Range<u64>, bytes: u64) -> bool {
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init)] // a list of one range is meant
 mod tests {
     use super::*;
     use crate::plan::Part;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
+use crate::error::{Cause, Error, Result};
 use crate::layout::Layout;
 
 /// What is asked of an image. The default is all of it at full size.
@@ -103,7 +103,7 @@ impl ReadPlan {
             if std::mem::replace(&mut seen[usize::from(plane)], true) {
                 continue;
             }
-            plan.add_plane(plane, &mut locate)?;
+            plan.add_plane(name, plane, &mut locate)?;
         }
         Ok(plan)
     }
@@ -123,7 +123,12 @@ impl ReadPlan {
         self.tiles.iter().map(|t| t.range.end - t.range.start).sum()
     }
 
-    fn add_plane(&mut self, plane: u16, locate: &mut impl FnMut(u64) -> Result<Range<u64>>) -> Result<()> {
+    fn add_plane(
+        &mut self,
+        name: &Arc<str>,
+        plane: u16,
+        locate: &mut impl FnMut(u64) -> Result<Range<u64>>,
+    ) -> Result<()> {
         let layout = self.layout.clone();
         let (tile_w, tile_h) = (layout.format.width, layout.format.height);
         let Part { y, x, height, width } = self.part;
@@ -145,22 +150,28 @@ impl ReadPlan {
                 let range = locate(tile)?;
                 let read =
                     TileRead { tile, row, col, plane, range, first_row: 0, rows: layout.rows_in_tile(row), part, at };
-                self.add_tile(&layout, read);
+                self.add_tile(name, &layout, read)?;
             }
         }
         Ok(())
     }
 
     /// Adds a tile; an uncompressed one in pieces of whole rows, and only the rows that are wanted.
-    fn add_tile(&mut self, layout: &Layout, read: TileRead) {
-        let row_bytes = layout.decoded_bytes(1);
-        let whole = row_bytes * u64::from(read.rows);
-        // A tile that is cut short goes to the codec as it is, which says so.
-        if !layout.rows_are_bytes() || read.range.end - read.range.start < whole || row_bytes == 0 {
-            return self.tiles.push(read);
+    fn add_tile(&mut self, name: &Arc<str>, layout: &Layout, read: TileRead) -> Result<()> {
+        if !layout.rows_are_bytes() || read.range.is_empty() {
+            self.tiles.push(read);
+            return Ok(());
         }
+        let row_bytes = layout.decoded_bytes(1);
         let step = u32::try_from((PIECE / row_bytes).max(1)).unwrap_or(u32::MAX);
         let end = read.part.y + read.part.height;
+        // Said here, not by the codec: it would need memory for the whole of a tile that may have any size.
+        let (stored, needed) = (read.range.end - read.range.start, row_bytes.saturating_mul(u64::from(end)));
+        if stored < needed {
+            let (level, row, col, codec) = (self.level, read.row, read.col, layout.codec.name());
+            let source = Cause::damaged(format!("{stored} bytes where {end} rows take {needed}"));
+            return Err(Error::Tile { name: name.clone(), level, row, col, codec, source });
+        }
         let mut y = read.part.y;
         while y < end {
             let rows = step.min(end - y);
@@ -175,6 +186,7 @@ impl ReadPlan {
             });
             y += rows;
         }
+        Ok(())
     }
 }
 

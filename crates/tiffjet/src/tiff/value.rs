@@ -59,7 +59,7 @@ impl FieldType {
         }
     }
 
-    /// Whether [`unsigned`] can read it.
+    /// Whether its elements are whole numbers, so that [`Array::unsigned`] can give them.
     pub fn is_integer(self) -> bool {
         !matches!(self, Self::Ascii | Self::Rational | Self::SRational | Self::Float | Self::Double)
     }

@@ -11,6 +11,8 @@ pub(super) struct Plane<'a, S> {
     /// Samples that stand for pixels; beyond is padding.
     pub(super) width: usize,
     pub(super) height: usize,
+    /// Whether a triangle filter stretches it.
+    pub(super) smooth: bool,
     /// How many pixels a sample stands for, across and down.
     pub(super) scale: (usize, usize),
 }
@@ -29,19 +31,19 @@ impl<'a, S: Sample> Plane<'a, S> {
     {
         let down = y / self.scale.1;
         // The triangle filter leans on the sample row that is nearer to this pixel row.
-        let near = if y % 2 == 0 { down.saturating_sub(1) } else { (down + 1).min(self.height - 1) };
+        let near = if y.is_multiple_of(2) { down.saturating_sub(1) } else { (down + 1).min(self.height - 1) };
         match self.scale {
             (1, 1) => return self.row(y),
-            (2, 1) if self.width > 2 => stretch_two(self.row(down), buffer),
-            (2, 2) if self.width > 2 => {
+            (2, 1) if self.smooth && self.width > 2 => stretch_two(self.row(down), buffer),
+            (2, 2) if self.smooth && self.width > 2 => {
                 sums.resize(self.width, 0);
                 for (sum, v) in sums.iter_mut().zip(weigh(self.row(down), self.row(near))) {
                     *sum = v as u16;
                 }
                 stretch_sums::<S, V>(sums, buffer);
             }
-            (1, 2) => {
-                let bias = if y % 2 == 0 { 1 } else { 2 };
+            (1, 2) if self.smooth => {
+                let bias = if y.is_multiple_of(2) { 1 } else { 2 };
                 buffer.clear();
                 buffer.extend(weigh(self.row(down), self.row(near)).map(|v| S::from_i32((v + bias) >> 2)));
             }

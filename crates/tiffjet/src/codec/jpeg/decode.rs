@@ -37,6 +37,8 @@ pub(in super::super) struct Expected {
     pub(in super::super) components: usize,
     /// Turns YCbCr to RGB.
     pub(in super::super) to_rgb: bool,
+    /// Upsamples with a triangle filter where the reference implementation does; else repeats samples.
+    pub(in super::super) smooth: bool,
 }
 
 /// How the coefficients come.
@@ -624,6 +626,7 @@ fn compose<S: Stored, V: Vectors>(frame: &Frame, planes: &[S], expected: Expecte
             stride: c.stride(),
             width: c.width,
             height: c.height,
+            smooth: expected.smooth,
             scale: (frame.most.0 / c.sampling.0, frame.most.1 / c.sampling.1),
         })
         .collect();
@@ -718,7 +721,7 @@ impl Frame {
         self.mcus = (self.width.div_ceil(8 * most.0), self.height.div_ceil(8 * most.1));
         let mut first = 0;
         for c in &mut self.components {
-            if most.0 % c.sampling.0 != 0 || most.1 % c.sampling.1 != 0 {
+            if !most.0.is_multiple_of(c.sampling.0) || !most.1.is_multiple_of(c.sampling.1) {
                 return Err(Cause::unsupported("JPEG with fractional subsampling"));
             }
             c.width = (self.width * c.sampling.0).div_ceil(most.0);

@@ -290,25 +290,27 @@ fn shrink(plane: &[u8], stride: usize, (h, v): (usize, usize), out: &mut [u8]) {
     }
 }
 
-/// Rounding division by a constant, as a product.
+/// Rounding division by a constant, as a product in 32 bits, which vectors do.
 #[derive(Clone, Copy)]
 struct Divisor {
     half: u32,
     factor: u32,
+    shift: u32,
 }
 
 impl Divisor {
     /// Of coefficients that are eight times too large.
     fn new(q: u16) -> Self {
         let q = q as u32 * 8;
-        // Exact for dividends below 2^16: the error of the factor stays under one part in 2^17.
-        Self { half: q / 2, factor: (1u32 << 31).div_ceil(q) }
+        // The factor is at most 2^17 and less than one part in 2^16 too large: exact for dividends below 2^15.
+        let shift = 16 + q.next_power_of_two().ilog2();
+        Self { half: q / 2, factor: (1u32 << shift).div_ceil(q), shift }
     }
 
     #[inline(always)]
     fn divide(self, value: i32) -> i16 {
-        let size = value.unsigned_abs() + self.half;
-        let quotient = ((size as u64 * self.factor as u64) >> 31) as i32;
+        let size = value.unsigned_abs().wrapping_add(self.half);
+        let quotient = (size.wrapping_mul(self.factor) >> self.shift) as i32;
         (if value < 0 { -quotient } else { quotient }) as i16
     }
 }

@@ -251,14 +251,9 @@ impl<'a> HighBits<'a> {
         self.bits -= n;
     }
 
-    /// Whether more bits were used up than there are.
-    pub(super) fn overrun(&self) -> bool {
-        self.missing > self.bits
-    }
-
-    /// The bytes behind the words that were begun.
+    /// Fails if more bits were used up than there are.
     pub(super) fn check(&self) -> Result<(), Cause> {
-        if self.overrun() { Err(truncated()) } else { Ok(()) }
+        if self.missing > self.bits { Err(truncated()) } else { Ok(()) }
     }
 }
 

@@ -362,8 +362,14 @@ impl<T: Value> Image<'_, T> {
     fn huffman(&mut self, input: &mut Input<'_>) -> Result<(), Cause> {
         let decoder = huffman::Decoder::read(input, self.header.version)?;
         let mut bits = HighBits::new(input.rest());
-        let mut broken = false;
         let bias = bias::<T>();
+        if self.mask.is_none() && self.header.depth == self.stride {
+            for cell in self.out.iter_mut() {
+                *cell = decoder.next(&mut bits).ok_or_else(no_code)?.wrapping_sub(bias);
+            }
+            return bits.check();
+        }
+        let mut broken = false;
         self.pixels(|pixel| {
             for cell in pixel.iter_mut() {
                 match decoder.next(&mut bits) {

@@ -15,12 +15,12 @@ const FEW_BITS: usize = 2;
 const BLOCK_VALUES: usize = LARGE_BLOCK * LARGE_BLOCK;
 /// The largest quantised value.
 const MAX_QUANTUM: f64 = ((1 << 30) - 1) as f64;
-/// Negative powers of two that are tried as the step of floats to be kept exactly.
-const FINEST_STEP: i32 = 16;
+/// Steps to the unit, at most, of floats that are to be kept exactly.
+const FINEST_SCALE: f64 = 65536.0;
 
 /// Where the values of a blob come from: pixels of `stride` samples, of which the blob holds `depth` from `first` on.
 #[derive(Clone, Copy)]
-pub(super) struct Source<'a> {
+pub(super) struct Samples<'a> {
     pub bytes: &'a [u8],
     pub width: usize,
     pub rows: usize,
@@ -29,11 +29,19 @@ pub(super) struct Source<'a> {
     pub depth: usize,
 }
 
-impl Source<'_> {
+impl Samples<'_> {
     #[inline(always)]
     fn value<T: Value>(&self, pixel: usize, sample: usize) -> T {
         let at = (pixel * self.stride + self.first + sample) * T::SIZE;
         T::get(&self.bytes[at..at + T::SIZE])
+    }
+
+    /// One sample of `count` pixels in a row.
+    #[inline(always)]
+    fn values<T: Value>(&self, pixel: usize, count: usize, sample: usize) -> impl Iterator<Item = T> {
+        let start = (pixel * self.stride + self.first + sample) * T::SIZE;
+        let end = start + ((count - 1) * self.stride + 1) * T::SIZE;
+        self.bytes[start..end].chunks(self.stride * T::SIZE).map(|cell| T::get(&cell[..T::SIZE]))
     }
 
     /// Whether some pixel has NaN in some of its samples and not in others: one mask cannot tell.
@@ -48,19 +56,20 @@ impl Source<'_> {
 }
 
 /// Appends one blob; `error` is the largest one allowed.
-pub(super) fn image<T: Value>(source: &Source<'_>, error: f64, out: &mut Vec<u8>) -> Result<(), Cause> {
+pub(super) fn image<T: Value>(samples: &Samples<'_>, error: f64, out: &mut Vec<u8>) -> Result<(), Cause> {
     let start = out.len();
-    let survey = Survey::<T>::new(source);
+    let survey = Survey::<T>::new(samples);
+    let step = survey.step(samples, error);
     let mut header = Header {
         version: WRITTEN,
-        rows: source.rows,
-        width: source.width,
-        depth: source.depth,
+        rows: samples.rows,
+        width: samples.width,
+        depth: samples.depth,
         valid: survey.valid,
         block: BLOCK,
         size: 0,
         code: T::CODE,
-        error: survey.error(source, error),
+        error: step.error,
         min: survey.min(),
         max: survey.max(),
         stand_in: None,
@@ -68,7 +77,7 @@ pub(super) fn image<T: Value>(source: &Source<'_>, error: f64, out: &mut Vec<u8>
     let constant = survey.ranges.iter().all(|range| range.is_constant());
     let mut body = Vec::new();
     if survey.valid > 0 && !constant {
-        let image = Image { source, survey: &survey, error: header.error };
+        let image = Image { samples, survey: &survey, step };
         header.block = image.body(&mut body);
     }
     if survey.valid > 0 && !constant && header.min == header.max {
@@ -139,9 +148,9 @@ struct Survey<T> {
 }
 
 impl<T: Value> Survey<T> {
-    fn new(source: &Source<'_>) -> Self {
-        let pixels = source.width * source.rows;
-        let shown = |k: usize| !T::FLOAT || !source.value::<T>(k, 0).is_nan();
+    fn new(samples: &Samples<'_>) -> Self {
+        let pixels = samples.width * samples.rows;
+        let shown = |k: usize| !T::FLOAT || !samples.value::<T>(k, 0).is_nan();
         let valid = (0..pixels).filter(|&k| shown(k)).count();
         let mask = (valid > 0 && valid < pixels).then(|| {
             let mut mask = Mask::hidden(pixels);
@@ -151,14 +160,14 @@ impl<T: Value> Survey<T> {
         let first = (0..pixels).find(|&k| shown(k));
         let ranges = first.map_or(Vec::new(), |first| {
             let range = |sample| {
-                let first = source.value::<T>(first, sample);
+                let first = samples.value::<T>(first, sample);
                 let mut range = Range::new(first);
                 (0..pixels)
                     .filter(|&k| mask.as_ref().is_none_or(|mask| mask.get(k)))
-                    .for_each(|k| range.add(source.value::<T>(k, sample), first));
+                    .for_each(|k| range.add(samples.value::<T>(k, sample), first));
                 range
             };
-            (0..source.depth).map(range).collect()
+            (0..samples.depth).map(range).collect()
         });
         Self { mask, valid, ranges }
     }
@@ -175,57 +184,77 @@ impl<T: Value> Survey<T> {
         self.mask.as_ref().is_none_or(|mask| mask.get(k))
     }
 
-    /// The error that goes into the header: half the step of quantised values.
+    /// How values are quantised where the error asked for allows it.
     ///
-    /// Readers round the sum of offset and steps to the type of the image; for floats that rounding is taken off,
-    /// so that the error asked for is kept strictly. Where nothing is left of it, values are kept as they are.
-    fn error(&self, source: &Source<'_>, asked: f64) -> f64 {
+    /// Readers round the sum of offset and steps to the type of the image; for floats that rounding is taken off the
+    /// error, so that the one asked for is kept strictly. A coarser step that loses nothing is better than any.
+    fn step(&self, samples: &Samples<'_>, asked: f64) -> Step {
         if !T::FLOAT {
-            return asked.floor().clamp(0.5, MAX_QUANTUM);
+            return Step { error: asked.floor().clamp(0.5, MAX_QUANTUM), limit: f64::INFINITY };
         }
+        // Beyond the limit, rounding would take more than half: a mark such as -3.4e38 must not spoil its tile.
+        let limit = asked / (2.0 * T::EPSILON);
         let largest = self.max().abs().max(self.min().abs());
+        let largest = if largest <= limit { largest } else { self.largest_within(samples, limit) };
         let error = asked - largest * T::EPSILON;
-        if error >= asked / 2.0 && error > 0.0 { error } else { self.exact_step(source) / 2.0 }
+        match self.exact_step(samples, 2.0 * error) {
+            Some(step) => Step { error: step / 2.0, limit: MAX_QUANTUM },
+            None => Step { error, limit },
+        }
     }
 
-    /// The coarsest power of two, not above 1, of which all values are multiples; 0 if none is found.
+    fn largest_within(&self, samples: &Samples<'_>, limit: f64) -> f64 {
+        self.values(samples).map(|v| v.to_f64().abs()).filter(|v| *v <= limit).fold(0.0, f64::max)
+    }
+
+    /// The coarsest power of two, from 1 down to above `floor`, of which all values but huge ones are multiples.
     ///
-    /// Heights in metres or centimetres are often such floats. Quantising by it loses nothing.
-    fn exact_step(&self, source: &Source<'_>) -> f64 {
-        // Sums of offset and steps must be exact, and -0.0 has no multiple.
-        let exact = |v: f64, scale: f64| {
-            (v * scale).fract() == 0.0 && (v * scale).abs() <= MAX_QUANTUM && (v != 0.0 || v.is_sign_positive())
-        };
-        let mut power = 0;
-        for k in (0..source.width * source.rows).filter(|&k| self.shown(k)) {
-            for sample in 0..source.depth {
-                let v = source.value::<T>(k, sample).to_f64();
-                while !exact(v, f64::from(1u32 << power)) {
-                    power += 1;
-                    if power > FINEST_STEP {
-                        return 0.0;
-                    }
+    /// Heights in metres or quarters of them are such floats. Quantising by it loses nothing.
+    fn exact_step(&self, samples: &Samples<'_>, floor: f64) -> Option<f64> {
+        // The sums of offset and steps are exact, too; -0.0 is no multiple.
+        let exact = |v: f64, scale: f64| f64::from((v * scale) as i32).to_bits() == (v * scale).to_bits();
+        let mut scale = 1.0;
+        for v in self.values(samples).map(T::to_f64) {
+            while !exact(v, scale) && v.abs() <= MAX_QUANTUM {
+                scale *= 2.0;
+                if scale > FINEST_SCALE || scale * floor >= 1.0 {
+                    return None;
                 }
             }
         }
-        1.0 / f64::from(1u32 << power)
+        Some(1.0 / scale)
     }
+
+    /// All valid values, pixel after pixel.
+    fn values(&self, samples: &Samples<'_>) -> impl Iterator<Item = T> {
+        let pixels = (0..samples.width * samples.rows).filter(|&k| self.shown(k));
+        pixels.flat_map(move |k| (0..samples.depth).map(move |sample| samples.value(k, sample)))
+    }
+}
+
+/// How values are quantised.
+#[derive(Clone, Copy)]
+struct Step {
+    /// Half the step; 0 for not at all.
+    error: f64,
+    /// Blocks with values beyond it are kept as they are.
+    limit: f64,
 }
 
 /// An image being encoded.
 struct Image<'a, T> {
-    source: &'a Source<'a>,
+    samples: &'a Samples<'a>,
     survey: &'a Survey<T>,
-    error: f64,
+    step: Step,
 }
 
 impl<T: Value> Image<'_, T> {
     /// Writes the body in the shortest way and gives the side of its blocks.
     fn body(&self, out: &mut Vec<u8>) -> usize {
-        let values = self.survey.valid * self.source.depth;
+        let values = self.survey.valid * self.samples.depth;
         let mut block = BLOCK;
         out.push(0);
-        let coded = T::SIZE == 1 && self.error == 0.5;
+        let coded = T::SIZE == 1 && self.step.error == 0.5;
         if coded {
             out.push(0);
         }
@@ -244,33 +273,22 @@ impl<T: Value> Image<'_, T> {
         if out.len() > values * T::SIZE {
             out.clear();
             out.push(1);
-            self.values(|v| v.push_le(out));
+            self.survey.values(self.samples).for_each(|v| v.push_le(out));
         }
         block
     }
 
-    /// All valid values, pixel after pixel.
-    fn values(&self, mut f: impl FnMut(T)) {
-        for k in (0..self.source.width * self.source.rows).filter(|&k| self.survey.shown(k)) {
-            (0..self.source.depth).for_each(|sample| f(self.source.value(k, sample)));
-        }
-    }
-
     fn blocks(&self, side: usize, out: &mut Vec<u8>) {
-        let source = self.source;
-        let mut writer = BlockWriter { error: self.error, stuffer: Stuffer::default(), quanta: [0; BLOCK_VALUES] };
+        let samples = self.samples;
+        let mut writer = BlockWriter { step: self.step, stuffer: Stuffer::default(), quanta: [0; BLOCK_VALUES] };
         let mut values = [T::from_i64(0); BLOCK_VALUES];
-        for row in (0..source.rows).step_by(side) {
-            for col in (0..source.width).step_by(side) {
-                for sample in 0..source.depth {
+        for row in (0..samples.rows).step_by(side) {
+            for col in (0..samples.width).step_by(side) {
+                for sample in 0..samples.depth {
+                    let cols = side.min(samples.width - col);
                     let mut n = 0;
-                    for r in row..(row + side).min(source.rows) {
-                        for k in r * source.width + col..r * source.width + (col + side).min(source.width) {
-                            if self.survey.shown(k) {
-                                values[n] = source.value(k, sample);
-                                n += 1;
-                            }
-                        }
+                    for r in row..(row + side).min(samples.rows) {
+                        n += self.gather(r * samples.width + col, cols, sample, &mut values[n..]);
                     }
                     writer.write(col, &values[..n], out);
                 }
@@ -278,10 +296,27 @@ impl<T: Value> Image<'_, T> {
         }
     }
 
+    /// Copies the valid values of one sample of `count` pixels; gives their number.
+    #[inline]
+    fn gather(&self, pixel: usize, count: usize, sample: usize, out: &mut [T]) -> usize {
+        if self.survey.mask.is_none() {
+            let values = self.samples.values(pixel, count, sample);
+            out.iter_mut().zip(values).for_each(|(cell, v)| *cell = v);
+            return count;
+        }
+        let shown = (pixel..pixel + count).filter(|&k| self.survey.shown(k));
+        let mut n = 0;
+        for (cell, k) in out.iter_mut().zip(shown) {
+            *cell = self.samples.value(k, sample);
+            n += 1;
+        }
+        n
+    }
+
     /// Replaces the body by Huffman codes of values or of differences, if those are shorter.
     fn huffman(&self, out: &mut Vec<u8>) {
         let (mut plain, mut delta) = ([0u32; 256], [0u32; 256]);
-        self.values(|v| plain[usize::from(symbol(v))] += 1);
+        self.survey.values(self.samples).for_each(|v| plain[usize::from(symbol(v))] += 1);
         self.deltas(|symbol| delta[usize::from(symbol)] += 1);
         let (plain_code, delta_code) = (huffman::Encoder::new(&plain), huffman::Encoder::new(&delta));
         let (plain_size, delta_size) = (plain_code.size(&plain), delta_code.size(&delta));
@@ -293,7 +328,7 @@ impl<T: Value> Image<'_, T> {
         if plain_size < delta_size {
             out.extend_from_slice(&[0, 2]);
             plain_code.write_table(out);
-            self.values(|v| plain_code.push(symbol(v), &mut bits, out));
+            self.survey.values(self.samples).for_each(|v| plain_code.push(symbol(v), &mut bits, out));
         } else {
             out.extend_from_slice(&[0, 1]);
             delta_code.write_table(out);
@@ -306,11 +341,11 @@ impl<T: Value> Image<'_, T> {
 
     /// Differences from the value to the left, or above where that one is hidden; a sample at a time.
     fn deltas(&self, mut f: impl FnMut(u8)) {
-        let (width, survey) = (self.source.width, self.survey);
-        for sample in 0..self.source.depth {
-            let value = |k| symbol(self.source.value::<T>(k, sample));
+        let (width, survey) = (self.samples.width, self.survey);
+        for sample in 0..self.samples.depth {
+            let value = |k| symbol(self.samples.value::<T>(k, sample));
             let mut last = symbol(T::from_i64(0));
-            for k in (0..width * self.source.rows).filter(|&k| survey.shown(k)) {
+            for k in (0..width * self.samples.rows).filter(|&k| survey.shown(k)) {
                 let left = k % width > 0 && survey.shown(k - 1);
                 if !left && k >= width && survey.shown(k - width) {
                     last = value(k - width);
@@ -333,7 +368,7 @@ fn symbol<T: Value>(v: T) -> u8 {
 
 /// Writes blocks; keeps what they share.
 struct BlockWriter {
-    error: f64,
+    step: Step,
     stuffer: Stuffer,
     quanta: [u32; BLOCK_VALUES],
 }
@@ -347,13 +382,14 @@ impl BlockWriter {
         };
         let mut range = Range::new(first);
         values.iter().for_each(|&v| range.add(v, first));
-        let min = range.min.to_f64();
-        let top = (range.max.to_f64() - min) / (2.0 * self.error);
-        if range.same || top + 0.5 < 1.0 {
+        let (min, max) = (range.min.to_f64(), range.max.to_f64());
+        let within = min.abs() <= self.step.limit && max.abs() <= self.step.limit;
+        let top = (max - min) / (2.0 * self.step.error);
+        if range.same || (within && top + 0.5 < 1.0) {
             return write_constant::<T>(flag, min, out);
         }
         let plain = 1 + values.len() * T::SIZE;
-        if top <= MAX_QUANTUM {
+        if within && top <= MAX_QUANTUM {
             let (reduction, kind) = shortest_offset(T::CODE, min);
             let before = out.len();
             out.push(flag | 1 | reduction << 6);
@@ -371,7 +407,7 @@ impl BlockWriter {
 
     /// Numbers of steps above the offset; gives the largest.
     fn quantise<T: Value>(&mut self, values: &[T], min: f64) -> u32 {
-        let scale = 1.0 / (2.0 * self.error);
+        let scale = 1.0 / (2.0 * self.step.error);
         let mut max = 0;
         for (q, v) in self.quanta.iter_mut().zip(values) {
             // Below 2^30, so that the signed conversion is exact, and quicker.

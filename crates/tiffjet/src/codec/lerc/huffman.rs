@@ -68,18 +68,16 @@ impl Decoder {
     pub(super) fn next(&self, bits: &mut HighBits<'_>) -> Option<u8> {
         let ahead = bits.peek();
         let entry = self.fast[(ahead >> (32 - FAST)) as usize];
-        if entry != 0 {
-            bits.skip(u32::from(entry >> 8));
-            return Some(entry as u8);
-        }
-        self.next_long(ahead, bits)
-    }
-
-    #[cold]
-    fn next_long(&self, ahead: u32, bits: &mut HighBits<'_>) -> Option<u8> {
-        let &(len, _, symbol) = self.long.iter().find(|&&(len, code, _)| ahead >> (32 - len) == code)?;
+        let (len, symbol) = if entry != 0 { (u32::from(entry >> 8), entry as u8) } else { self.long_code(ahead)? };
         bits.skip(len);
         Some(symbol)
+    }
+
+    /// Length and symbol. It does not see the bits themselves, so that a loop over them may keep them in registers.
+    #[cold]
+    fn long_code(&self, ahead: u32) -> Option<(u32, u8)> {
+        let &(len, _, symbol) = self.long.iter().find(|&&(len, code, _)| ahead >> (32 - len) == code)?;
+        Some((len, symbol))
     }
 }
 

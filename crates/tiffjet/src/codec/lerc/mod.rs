@@ -85,8 +85,9 @@ fn decode_tile<T: Value>(tile: &Encoded<'_>, bytes: &[u8], out: &mut [u8]) -> Re
         decode::image::<T>(&header, input, &mut place, &mut mask)?;
         place.first += header.depth;
         rest = &rest[header.size..];
-        let alpha = place.first > 0 && place.first == header.depth && place.first + 1 == samples;
-        if alpha && T::CODE == u8::CODE && !Header::starts(rest) {
+        // One blob with all samples but the last, and no other behind it: the mask is the last one.
+        let masks_alpha = place.first == header.depth && header.depth + 1 == samples && T::CODE == u8::CODE;
+        if masks_alpha && !Header::starts(rest) {
             write_alpha(place.out, samples, mask.as_ref());
             break;
         }
@@ -108,7 +109,10 @@ fn encode_tile<T: Value>(tile: &Plain<'_>, out: &mut Vec<u8>) -> Result<(), Caus
     if !(error >= 0.0 && error.is_finite()) {
         return Err(Cause::unsupported(format!("a largest error of {error}")));
     }
-    let whole = encode::Source {
+    if u64::from(tile.format.width) * u64::from(tile.rows) > i32::MAX as u64 {
+        return Err(Cause::unsupported("LERC tiles of more than 2^31 pixels"));
+    }
+    let whole = encode::Samples {
         bytes: tile.bytes,
         width: tile.format.width as usize,
         rows: tile.rows as usize,
@@ -119,7 +123,7 @@ fn encode_tile<T: Value>(tile: &Plain<'_>, out: &mut Vec<u8>) -> Result<(), Caus
     if !whole.has_mixed_nan::<T>() {
         return encode::image::<T>(&whole, error, out);
     }
-    (0..samples).try_for_each(|first| encode::image::<T>(&encode::Source { first, depth: 1, ..whole }, error, out))
+    (0..samples).try_for_each(|first| encode::image::<T>(&encode::Samples { first, depth: 1, ..whole }, error, out))
 }
 
 /// LercParameters: what is around the blobs.
@@ -140,17 +144,7 @@ fn unwrap(bytes: &[u8], additional: u32, size: usize) -> Result<Cow<'_, [u8]>, C
     let bound = size.saturating_mul(2).saturating_add(1 << 20);
     match additional {
         ZLIB => inflate(bytes, bound),
-        ZSTD => {
-            let bound = match zstd_safe::get_frame_content_size(bytes) {
-                Ok(Some(known)) if known > bound as u64 => return Err(too_large()),
-                Ok(Some(known)) => known as usize,
-                _ => bound,
-            };
-            let mut blobs = Vec::with_capacity(bound);
-            let result = zstd_safe::decompress(&mut blobs, bytes);
-            result.map_err(|code| Cause::damaged(format!("ZSTD around LERC: {}", zstd_safe::get_error_name(code))))?;
-            Ok(Cow::Owned(blobs))
-        }
+        ZSTD => unzstd(bytes, bound),
         other => Err(Cause::unsupported(format!("LERC with additional compression {other}"))),
     }
 }
@@ -173,6 +167,22 @@ fn inflate(bytes: &[u8], bound: usize) -> Result<Cow<'_, [u8]>, Cause> {
             Err(_) => return Err(Cause::damaged("zlib frame around LERC is damaged")),
         }
     }
+}
+
+/// Undoes the ZSTD frame.
+fn unzstd(bytes: &[u8], bound: usize) -> Result<Cow<'_, [u8]>, Cause> {
+    let damaged = |code| Cause::damaged(format!("ZSTD frame around LERC: {}", zstd_safe::get_error_name(code)));
+    // The decoder would take bytes behind the frame for another one.
+    let frame = zstd_safe::find_frame_compressed_size(bytes).map_err(damaged)?;
+    let frame = bytes.get(..frame).ok_or_else(value::truncated)?;
+    let capacity = match zstd_safe::get_frame_content_size(frame) {
+        Ok(Some(known)) if known > bound as u64 => return Err(too_large()),
+        Ok(Some(known)) => known as usize,
+        _ => bound,
+    };
+    let mut blobs = Vec::with_capacity(capacity);
+    zstd_safe::decompress(&mut blobs, frame).map_err(damaged)?;
+    Ok(Cow::Owned(blobs))
 }
 
 #[cold]

@@ -1,24 +1,8 @@
 use super::*;
 use crate::codec::{Settings, TileFormat};
-use crate::dtype::ByteOrder;
 
 fn format(dtype: DType, width: u32, height: u32, samples: u16, additional: u32) -> TileFormat {
-    TileFormat {
-        compression: 34887,
-        width,
-        height,
-        samples,
-        bits: dtype.size() as u16 * 8,
-        kind: dtype.kind(),
-        dtype,
-        order: ByteOrder::NATIVE,
-        photometric: 1,
-        subsampling: (1, 1),
-        fax_options: 0,
-        jpeg_tables: None,
-        lerc: [4, additional],
-        old_jpeg: None,
-    }
+    TileFormat { lerc: [4, additional], ..TileFormat::new(34887, (width, height), samples, dtype) }
 }
 
 fn encode(format: &TileFormat, bytes: &[u8], max_z_error: f64) -> Result<Vec<u8>, Cause> {
@@ -208,6 +192,8 @@ fn frames_go_round_the_blob() {
         let framed = encode(&format, &bytes, 0.0).unwrap();
         assert!(!Header::starts(&framed));
         assert_eq!(decode(&format, &framed).unwrap(), bytes);
+        let followed = [&framed[..], b"what comes after"].concat();
+        assert_eq!(decode(&format, &followed).unwrap(), bytes);
         for end in 0..framed.len() {
             assert!(decode(&format, &framed[..end]).is_err());
         }
@@ -474,4 +460,201 @@ fn deep_huffman_codes_are_found() {
     let back: Option<Vec<u8>> = symbols.iter().map(|_| decoder.next(&mut bits)).collect();
     assert_eq!(back, Some(symbols));
     bits.check().unwrap();
+}
+
+/// A blob of version 6 around planes of floats.
+fn float_blob<T: Value>(width: usize, rows: usize, depth: usize, ranges: &[T], body: &[u8]) -> Vec<u8> {
+    let header = Header {
+        version: 6,
+        rows,
+        width,
+        depth,
+        valid: width * rows,
+        block: 8,
+        size: 0,
+        code: T::CODE,
+        error: 0.0,
+        min: -1.0,
+        max: 1.0,
+        stand_in: None,
+    };
+    let mut four = Vec::new();
+    header.write(&mut four);
+    // Version 6 has eight bytes more before the error, and two numbers more at the end.
+    let mut out = four[..46].to_vec();
+    out.extend_from_slice(&[0; 8]);
+    out.extend_from_slice(&four[46..]);
+    out.extend_from_slice(&[0; 16]);
+    out[6] = 6;
+    0i32.push_le(&mut out);
+    ranges.iter().for_each(|v| v.push_le(&mut out));
+    out.extend_from_slice(&[0, 3]);
+    out.extend_from_slice(body);
+    header::seal(&mut out, 0).unwrap();
+    out
+}
+
+/// Bytes of one plane, coded in the way of that number.
+fn plane(way: u8, bytes: &[u8]) -> Vec<u8> {
+    let mut out = vec![way];
+    match way {
+        0 => {
+            let mut histogram = [0; 256];
+            bytes.iter().for_each(|&b| histogram[usize::from(b)] += 1);
+            let encoder = huffman::Encoder::new(&histogram);
+            encoder.write_table(&mut out);
+            let mut bits = bits::HighBitsWriter::default();
+            bytes.iter().for_each(|&b| encoder.push(b, &mut bits, &mut out));
+            bits.finish(&mut out);
+        }
+        1 => {
+            out.push(bytes[0]);
+            (bytes.len() as u32).push_le(&mut out);
+        }
+        2 => out.extend_from_slice(bytes),
+        _ => {
+            // One byte twice as a run of two, the others as literals.
+            for pair in bytes.chunks(2) {
+                match pair {
+                    [a, b] if a == b => out.extend_from_slice(&[128, *a]),
+                    _ => {
+                        out.push(pair.len() as u8 - 1);
+                        out.extend_from_slice(pair);
+                    }
+                }
+            }
+        }
+    }
+    out
+}
+
+/// Planes of values as version 6 stores them; `units` are rows of `width` words.
+fn float_body(predictor: u8, level: u8, size: usize, width: usize, units: &[u64]) -> Vec<u8> {
+    let mantissa: u64 = if size == 4 { (1 << 23) - 1 } else { (1 << 52) - 1 };
+    let minus = |a: u64, b: u64| a.wrapping_sub(b) & mantissa | (a & !mantissa).wrapping_sub(b & !mantissa) & !mantissa;
+    let mut words = units.to_vec();
+    if predictor >= 1 {
+        for k in (0..words.len()).rev().filter(|k| k % width > 0) {
+            words[k] = minus(words[k], words[k - 1]);
+        }
+    }
+    if predictor == 2 {
+        for k in (width..words.len()).rev() {
+            words[k] = minus(words[k], words[k - width]);
+        }
+    }
+    let mut body = vec![predictor];
+    for byte in (0..size).rev() {
+        let mut bytes: Vec<u8> = words.iter().map(|w| w.to_le_bytes()[byte]).collect();
+        for first in 1..=usize::from(level) {
+            for k in (first..bytes.len()).rev() {
+                bytes[k] = bytes[k].wrapping_sub(bytes[k - 1]);
+            }
+        }
+        let same = bytes.iter().all(|b| *b == bytes[0]);
+        let code = plane(if same { 1 } else { [0, 2, 3][byte % 3] }, &bytes);
+        body.extend_from_slice(&[byte as u8, level]);
+        (code.len() as u32).push_le(&mut body);
+        body.extend_from_slice(&code);
+    }
+    body
+}
+
+#[test]
+fn planes_of_floats_come_back() {
+    let (width, rows) = (23, 17);
+    for predictor in 0..3 {
+        for level in 0..6 {
+            for depth in [1, 2] {
+                let row = if depth == 1 { width } else { depth };
+                let values = scene::<f32>(Scene::Thirds, width, rows, depth);
+                // The sign moves below the exponent.
+                let unit = |v: &f32| {
+                    let v = v.to_bits();
+                    u64::from(v & 0x7f_ffff | v >> 31 << 23 | v << 1 >> 24 << 24)
+                };
+                let units: Vec<u64> = values.iter().map(unit).collect();
+                let body = float_body(predictor, level, 4, row, &units);
+                let ranges: Vec<f32> = (0..2 * depth).map(|k| k as f32).collect();
+                let blob = float_blob(width, rows, depth, &ranges, &body);
+                let single = format(DType::Float32, width as u32, rows as u32, depth as u16, 0);
+                assert_eq!(decode(&single, &blob).unwrap(), bytes_of(&values), "{predictor} {level} {depth}");
+
+                let values = scene::<f64>(Scene::Noise, width, rows, depth);
+                let units: Vec<u64> = values.iter().map(|v| v.to_bits()).collect();
+                let body = float_body(predictor, level, 8, row, &units);
+                let ranges: Vec<f64> = (0..2 * depth).map(|k| k as f64).collect();
+                let blob = float_blob(width, rows, depth, &ranges, &body);
+                let double = format(DType::Float64, width as u32, rows as u32, depth as u16, 0);
+                assert_eq!(decode(&double, &blob).unwrap(), bytes_of(&values), "{predictor} {level} {depth}");
+                for end in 0..blob.len() {
+                    assert!(decode(&double, &blob[..end]).is_err());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn mutated_planes_never_panic() {
+    let units: Vec<u64> = scene::<f64>(Scene::Smooth, 11, 9, 1).iter().map(|v| v.to_bits()).collect();
+    let body = float_body(2, 1, 8, 11, &units);
+    let format = format(DType::Float64, 11, 9, 1, 0);
+    let mut noise = Noise(4);
+    let mut decoded = 0;
+    for _ in 0..4000 {
+        let mut mutant = body.clone();
+        mutant[noise.below(body.len())] = noise.next() as u8;
+        decoded += usize::from(decode(&format, &float_blob(11, 9, 1, &[0.0, 1.0], &mutant)).is_ok());
+    }
+    assert!((100..4000).contains(&decoded), "{decoded}");
+}
+
+#[test]
+fn version_5_stores_differences_between_samples() {
+    // One block of 2x2 pixels with two samples: the second one is the first plus 1, 2, 3, 4.
+    let header = Header {
+        version: 5,
+        rows: 2,
+        width: 2,
+        depth: 2,
+        valid: 4,
+        block: 8,
+        size: 0,
+        code: u16::CODE,
+        error: 0.5,
+        min: 10.0,
+        max: 44.0,
+        stand_in: None,
+    };
+    let mut body = Vec::new();
+    0i32.push_le(&mut body);
+    [10u16, 11, 40, 44].iter().for_each(|v| v.push_le(&mut body));
+    body.push(0); // in blocks
+    body.push(0); // as they are
+    [10u16, 20, 30, 40].iter().for_each(|v| v.push_le(&mut body));
+    body.extend_from_slice(&[1 | 4 | 3 << 6, 1]); // quantised differences above 1, which is a byte
+    body.extend_from_slice(&[2 | 2 << 6, 4, 0b11_10_01_00]);
+    let mut out = vec![0; 16];
+    let mut place = decode::Place { out: &mut out, width: 2, rows: 2, stride: 2, first: 0 };
+    read_body::<u16>(&header, &body, &mut place).unwrap();
+    assert_eq!(values_of::<u16>(&out), [10, 11, 20, 22, 30, 33, 40, 44]);
+}
+
+#[test]
+fn a_huge_mark_does_not_spoil_its_tile() {
+    let format = format(DType::Float32, 128, 128, 1, 0);
+    for (pattern, error) in [(Scene::Thirds, 0.01), (Scene::Smooth, 0.0), (Scene::Smooth, 0.01)] {
+        for mark in [f32::MIN, f32::INFINITY, -1e20] {
+            let mut values = scene::<f32>(pattern, 128, 128, 1);
+            let plain = encode(&format, &bytes_of(&values), error).unwrap();
+            values[..128 * 20].fill(mark);
+            let blob = encode(&format, &bytes_of(&values), error).unwrap();
+            // Sixteen blocks have both values and marks, and are kept as they are.
+            assert!(blob.len() < plain.len() + 16 * 256, "{} {}", blob.len(), plain.len());
+            for (a, b) in values.iter().zip(values_of::<f32>(&decode(&format, &blob).unwrap())) {
+                assert!(*a == b || (f64::from(*a) - f64::from(b)).abs() <= error, "{a} {b}");
+            }
+        }
+    }
 }

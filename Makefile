@@ -1,0 +1,55 @@
+# Needs Rust, a C and a C++ compiler, make and Python 3.11 or later. Everything else comes from crates.io and, for the
+# benchmark alone, from PyPI; nothing is installed outside this folder and cargo's cache.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+CARGO ?= cargo
+PYTHON ?= python3
+BUILD := build
+
+# The C libraries inside crates are compiled from the sources they carry (`make rules` looks at their features). This
+# variable would make zstd's build script take the library of the system instead, of whatever version it has.
+unexport ZSTD_SYS_USE_PKG_CONFIG
+
+.PHONY: help demo test check fmt clippy rules doc clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
+
+demo: ## build, make a sample raster, turn it into a COG, read a window, save a picture: build/demo/
+	@mkdir -p $(BUILD)/demo
+	$(CARGO) run --release --locked --quiet --package tiffjet-cli --example demo -- $(BUILD)/demo
+
+test: ## every test that can run on this machine
+	@mkdir -p $(BUILD)
+	@{ failed=0; \
+	   $(CARGO) test --workspace --all-features --locked --no-fail-fast || failed=1; \
+	   $(PYTHON) -B -m unittest discover --start-directory scripts || failed=1; \
+	   exit $$failed; } 2>&1 | tee $(BUILD)/test.log || failed=1; \
+	$(PYTHON) -B scripts/summarize_tests.py $(BUILD)/test.log || failed=1; \
+	exit $${failed:-0}
+
+check: fmt clippy rules doc ## formatting, lints, rules of the architecture, documentation
+
+fmt: ## is the code formatted
+	$(CARGO) fmt --all --check
+
+clippy: ## lints, none allowed to warn
+	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
+
+rules: ## the rules of ARCHITECTURE.md that no compiler checks
+	$(PYTHON) -B scripts/check_rules.py
+
+# The command line has the name of the library; its pages would take the library's place.
+doc: ## does the documentation build without a warning
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --exclude tiffjet-cli --no-deps --locked
+
+clean: ## all that was built
+	$(CARGO) clean
+	rm -rf $(BUILD)
+
+# bench, bench-full: ourselves against every rival
+BENCH_VENV ?= $(BUILD)/venv
+include $(wildcard bench/bench.mk)

@@ -1,0 +1,35 @@
+# The CPU benchmark: see bench/README.md.
+
+BENCH_DATA ?= build/bench-data
+BENCH_VENV ?= build/bench-venv
+BENCH_PYTHON ?= python3
+BENCH_OUT ?= build/bench
+BENCH_RUN = $(BENCH_VENV)/bin/python bench/run.py --data $(BENCH_DATA)
+BENCH_MAKE_DATA = $(BENCH_VENV)/bin/python bench/make_data.py --data $(BENCH_DATA)
+
+.PHONY: bench bench-full bench-rivals bench-worker
+
+bench: $(BENCH_VENV)/ready bench-worker ## tiffjet against its rivals on the CPU: 4096 x 4096, 34 files, about 20 minutes on two quiet cores
+	$(BENCH_MAKE_DATA) --size 4096 --set small
+	$(BENCH_RUN) --sizes 4096 --set small --out $(BENCH_OUT).json
+	$(BENCH_VENV)/bin/python bench/report.py $(BENCH_OUT).json | tee $(BENCH_OUT).md
+
+bench-full: $(BENCH_VENV)/ready bench-worker ## the same on every file, 4096 and 8192: hours, about 25 GB of disk
+	$(BENCH_MAKE_DATA) --size 4096 --set full
+	$(BENCH_MAKE_DATA) --size 8192 --set full
+	$(BENCH_RUN) --sizes 4096,8192 --set full --rounds 9 --out $(BENCH_OUT)-full.json
+	$(BENCH_VENV)/bin/python bench/report.py $(BENCH_OUT)-full.json | tee $(BENCH_OUT)-full.md
+
+bench-rivals: $(BENCH_VENV)/ready ## the rivals alone, 2048 x 2048: a minute or two, to try the benchmark itself
+	$(BENCH_MAKE_DATA) --size 2048 --set small
+	$(BENCH_RUN) --sizes 2048 --set small --rivals-only --rounds 3 --retries 0 --seconds 0.05 --out $(BENCH_OUT)-rivals.json
+	$(BENCH_VENV)/bin/python bench/report.py $(BENCH_OUT)-rivals.json | tee $(BENCH_OUT)-rivals.md
+
+bench-worker:
+	cargo build --release -p tiffjet-bench
+
+$(BENCH_VENV)/ready: bench/requirements.txt
+	$(BENCH_PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 13) and "the rivals need Python 3.13: make BENCH_PYTHON=...")'
+	$(BENCH_PYTHON) -m venv $(BENCH_VENV)
+	$(BENCH_VENV)/bin/pip install --quiet -r bench/requirements.txt
+	touch $@

@@ -1,0 +1,88 @@
+//! Copies past the caches: pixels of a large read are not needed again soon, and a plain store first fetches the line
+//! it overwrites.
+
+#![allow(unsafe_code)] // stores that no safe code can ask for
+
+/// Results below this size may still be in a cache when they are used.
+const LARGE: usize = 8 << 20;
+
+/// How rows are copied to their place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Copy {
+    /// Through the caches.
+    Plain,
+    /// Past them, with the widest stores there are.
+    #[cfg(target_arch = "x86_64")]
+    Past,
+}
+
+impl Copy {
+    /// The way for a result of that many bytes.
+    pub(super) fn for_output(bytes: usize) -> Self {
+        #[cfg(target_arch = "x86_64")]
+        if bytes >= LARGE && std::arch::is_x86_feature_detected!("avx") {
+            return Self::Past;
+        }
+        let _ = bytes;
+        Self::Plain
+    }
+
+    /// Copies a row; both have one length.
+    pub(super) fn row(self, from: &[u8], to: &mut [u8]) {
+        match self {
+            Self::Plain => to.copy_from_slice(from),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `for_output` found AVX.
+            Self::Past => unsafe { past_caches(from, to) },
+        }
+    }
+
+    /// Makes what was copied visible to other threads before they are told of it.
+    pub(super) fn settle(self) {
+        #[cfg(target_arch = "x86_64")]
+        if self == Self::Past {
+            // SAFETY: every x86-64 processor has it.
+            unsafe { std::arch::x86_64::_mm_sfence() };
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx")]
+fn past_caches(from: &[u8], to: &mut [u8]) {
+    use std::arch::x86_64::{__m256i, _mm256_loadu_si256, _mm256_stream_si256};
+    assert_eq!(from.len(), to.len());
+    // Whole lines only: a line that is written in parts costs more than it saves.
+    let head = to.as_ptr().align_offset(64).min(to.len());
+    let lines = (to.len() - head) / 64;
+    let end = head + lines * 64;
+    to[..head].copy_from_slice(&from[..head]);
+    for i in 0..lines * 2 {
+        // SAFETY: `head + i * 32 + 32 <= end`, which is inside both slices, and `to` is aligned to 32 bytes there.
+        unsafe {
+            let value = _mm256_loadu_si256(from.as_ptr().add(head + i * 32).cast::<__m256i>());
+            _mm256_stream_si256(to.as_mut_ptr().add(head + i * 32).cast::<__m256i>(), value);
+        }
+    }
+    to[end..].copy_from_slice(&from[end..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_length_and_alignment_is_copied_whole() {
+        let from: Vec<u8> = (0..1000u32).map(|i| (i * 7 % 251) as u8).collect();
+        for start in 0..70 {
+            for length in [0, 1, 31, 64, 65, 127, 128, 200, 700] {
+                let mut to = vec![0; 1000];
+                let copy = Copy::for_output(LARGE);
+                copy.row(&from[3..3 + length], &mut to[start..start + length]);
+                copy.settle();
+                assert_eq!(&to[start..start + length], &from[3..3 + length]);
+                assert!(to[..start].iter().chain(&to[start + length..]).all(|&b| b == 0));
+            }
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! One open image, many threads: every one gets the same pixels.
+
+use std::sync::Barrier;
+
+use tiffjet::{Image, OpenOptions, Window};
+use tiffjet_testkit::{Compression, Pixels, Tiff};
+
+const THREADS: u32 = 16;
+
+/// Tiles from several pages of the tile arrays, so that threads meet in the caches too.
+fn image() -> (Tiff, Pixels) {
+    let image = Tiff::new(700, 500).bits(16).samples(2).tile(16, 16).planar().compression(Compression::Lzw);
+    let pixels = image.terrain(1);
+    (image, pixels)
+}
+
+fn open(folder: &tempfile::TempDir, file: &[u8]) -> Image {
+    let path = folder.path().join("image.tif");
+    std::fs::write(&path, file).unwrap();
+    Image::open(&path, &OpenOptions::default()).unwrap()
+}
+
+/// Rows and columns of the window of a thread in a round.
+fn window(thread: u32, round: u32) -> (std::ops::Range<u32>, std::ops::Range<u32>) {
+    let (y, x) = ((thread * 29 + round * 53) % 400, (thread * 41 + round * 97) % 600);
+    (y..y + 1 + (thread * 7 + round) % 100, x..x + 1 + (thread * 13 + round * 5) % 100)
+}
+
+fn expected(pixels: &Pixels, rows: std::ops::Range<u32>, cols: std::ops::Range<u32>) -> Vec<u8> {
+    let shape = (cols.len() as u32, rows.len() as u32, pixels.samples);
+    let part = Pixels::from_fn(shape, pixels.format, |band, y, x| pixels.get(band, rows.start + y, cols.start + x));
+    part.values.iter().flat_map(|value| (*value as u16).to_ne_bytes()).collect()
+}
+
+#[test]
+fn sixteen_threads_read_the_whole_image() {
+    let (tiff, pixels) = image();
+    let folder = tempfile::tempdir().unwrap();
+    let image = open(&folder, &tiff.build(&pixels));
+    let whole = expected(&pixels, 0..500, 0..700);
+    let start = Barrier::new(THREADS as usize);
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (image, whole, start) = (&image, &whole, &start);
+            scope.spawn(move || {
+                start.wait();
+                let tensor = image.read(&Window::default()).unwrap();
+                assert!(tensor.bytes() == Some(whole), "thread {thread} got other pixels");
+            });
+        }
+    });
+}
+
+#[test]
+fn windows_are_right_while_others_read_all_of_it() {
+    let (tiff, pixels) = image();
+    let folder = tempfile::tempdir().unwrap();
+    let image = open(&folder, &tiff.build(&pixels));
+    let whole = expected(&pixels, 0..500, 0..700);
+    let start = Barrier::new(THREADS as usize);
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (image, pixels, whole, start) = (&image, &pixels, &whole, &start);
+            scope.spawn(move || {
+                start.wait();
+                for round in 0..12 {
+                    if thread % 4 == 0 {
+                        let tensor = image.read(&Window::default()).unwrap();
+                        assert!(tensor.bytes() == Some(whole), "thread {thread}, round {round}: the whole image");
+                        continue;
+                    }
+                    let (rows, cols) = window(thread, round);
+                    let asked = Window { rows: Some(rows.clone()), cols: Some(cols.clone()), ..Window::default() };
+                    let tensor = image.read(&asked).unwrap();
+                    let part = expected(pixels, rows, cols);
+                    assert!(tensor.bytes() == Some(&part[..]), "thread {thread}, round {round}: {asked:?}");
+                }
+            });
+        }
+    });
+}
