@@ -76,14 +76,18 @@ impl Convert {
         self.out.as_os_str() == "-"
     }
 
-    /// Pixels that are read at once: two such pieces are on their way while the writer has the rest.
+    /// Bytes of pixels that are read at once, as far as the file's tiles allow.
     fn piece_bytes(&self) -> u64 {
         self.memory / 16
     }
 
     fn options(&self, image: &Image, window: &Window, shape: [usize; 3]) -> Result<WriteOptions> {
         let mut options = WriteOptions::new(shape, self.choices.dtype.unwrap_or(image.dtype()));
-        options.memory = self.memory - 2 * self.piece_bytes();
+        // One piece is read while another is written; where tiles make pieces large, the writer has less.
+        let piece = pieces(image, window, shape, self.piece_bytes())?.iter().map(|rows| rows.len() as u64).max();
+        let row_bytes = (shape[0] as u64).saturating_mul(shape[2] as u64).saturating_mul(image.dtype().size() as u64);
+        let held = piece.unwrap_or(0).saturating_mul(row_bytes).saturating_mul(2);
+        options.memory = self.memory.saturating_sub(held).max(self.memory / 4);
         self.choices.apply(&mut options);
         carry::carry(image, window, &self.choices, &mut options)?;
         Ok(options)

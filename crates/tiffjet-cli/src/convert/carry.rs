@@ -3,7 +3,7 @@
 use tiffjet::codec::{CODECS, Unit};
 use tiffjet::geo::{Geo, GeoTags, Metadata, Nodata, Sidecars};
 use tiffjet::tiff::{Field, FieldType, tag};
-use tiffjet::{ByteOrder, DType, Error, Image, Layout, Resampling, Result, SampleKind, Window, WriteOptions};
+use tiffjet::{ByteOrder, DType, Error, Image, Layout, Result, SampleKind, Window, WriteOptions};
 
 use super::choices::Choices;
 use super::note;
@@ -47,10 +47,12 @@ pub fn carry(image: &Image, window: &Window, choices: &Choices, options: &mut Wr
     options.mask = image.levels()[0].mask.is_some();
     options.bits = bits(layout, options);
     colours(image, layout, &bands, options)?;
-    let nearest = options.colour_map.is_some();
-    let usual = if nearest { Resampling::Nearest } else { Resampling::Average };
-    options.resampling = choices.resampling.unwrap_or(usual);
+    options.resampling = choices.resampling;
     options.tags = FIELDS.iter().filter_map(|&tag| field(image, tag)).collect();
+    if choices.dtype.is_none() {
+        let range = [tag::MIN_SAMPLE_VALUE, tag::MAX_SAMPLE_VALUE];
+        options.tags.extend(range.iter().filter_map(|&tag| field(image, tag)));
+    }
     let geo = moved(image, window, &bands, choices.dtype.is_some());
     nodata(image, &geo, choices, options)?;
     place(image, geo, options)
@@ -110,7 +112,8 @@ fn colours(image: &Image, layout: &Layout, bands: &[usize], options: &mut WriteO
 /// All red, all green, all blue, as many as the bits of a sample can name.
 fn colour_map(image: &Image, layout: &Layout, bits: Option<u16>) -> Result<Option<Vec<u16>>> {
     let table = &image.geo().metadata.band(0).color_table;
-    let colours: Vec<[u16; 3]> = match image.colour_map()?.filter(|_| layout.format.photometric == 3) {
+    // GDAL takes a colour map for one even where the photometric interpretation is another.
+    let colours: Vec<[u16; 3]> = match image.colour_map()?.filter(|map| layout.bands == 1 && !map.is_empty()) {
         Some(map) => map,
         None if table.is_empty() => return Ok(None),
         None => table.iter().map(|&[r, g, b, _]| [r, g, b].map(|v| v.min(255) * 257)).collect(),
@@ -180,7 +183,13 @@ fn nodata(image: &Image, geo: &Geo, choices: &Choices, options: &mut WriteOption
         }
         None => inherited(image, geo, options)?,
     };
-    let Some(value) = value else { return Ok(()) };
+    let kept = choices.nodata.is_none() && dtype == image.dtype();
+    let Some(value) = value else {
+        if kept && geo.tag_nodata.is_none() {
+            options.geo.gdal_nodata = image.geo_tags().gdal_nodata;
+        }
+        return Ok(());
+    };
     let value = match value {
         Nodata::Float(value) => tiffjet::Nodata::Float(value),
         Nodata::Int(value) => tiffjet::Nodata::Int(value),
@@ -190,7 +199,7 @@ fn nodata(image: &Image, geo: &Geo, choices: &Choices, options: &mut WriteOption
         options.nodata = Some(value);
         return Ok(());
     }
-    if choices.nodata.is_none() && dtype == image.dtype() {
+    if kept {
         // No pixel has it, but the file says so, and so will the new one.
         options.geo.gdal_nodata = image.geo_tags().gdal_nodata;
         return Ok(());
