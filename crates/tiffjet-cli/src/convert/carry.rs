@@ -190,11 +190,6 @@ fn nodata(image: &Image, geo: &Geo, choices: &Choices, options: &mut WriteOption
         }
         return Ok(());
     };
-    let value = match value {
-        Nodata::Float(value) => tiffjet::Nodata::Float(value),
-        Nodata::Int(value) => tiffjet::Nodata::Int(value),
-        Nodata::UInt(value) => tiffjet::Nodata::UInt(value),
-    };
     if value.bytes(dtype).is_some() {
         options.nodata = Some(value);
         return Ok(());
@@ -259,17 +254,7 @@ fn place(image: &Image, mut geo: Geo, options: &mut WriteOptions) -> Result<()> 
         tags.ascii_params = old.ascii_params;
     }
     let gdal_nodata = options.geo.gdal_nodata.take();
-    options.geo = tiffjet::GeoTags {
-        pixel_scale: tags.pixel_scale,
-        tiepoints: tags.tiepoints,
-        transformation: tags.transformation,
-        key_directory: tags.key_directory,
-        double_params: tags.double_params,
-        ascii_params: tags.ascii_params,
-        gdal_metadata: tags.gdal_metadata,
-        gdal_nodata,
-        rpc: tags.rpc,
-    };
+    options.geo = GeoTags { gdal_nodata, ..tags };
     Ok(())
 }
 
