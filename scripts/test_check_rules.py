@@ -63,7 +63,7 @@ class Tree(unittest.TestCase):
         good = {"tiffjet": "[dev-dependencies]\ntiffjet-testkit = {}", "tiffjet_cli": "[dependencies]\ntiffjet = {}"}
         self.assertEqual(self.crates(**good), [])
         self.assertEqual(len(self.crates(tiffjet="[dependencies]\ntiffjet-testkit = {}")), 1)
-        self.assertEqual(len(self.crates(tiffjet_testkit="[dependencies]\ntiffjet = {}")), 1)
+        self.assertEqual(len(self.crates(tiffjet_testkit="[dependencies]\ntiffjet-cli = {}")), 1)
         self.assertEqual(len(self.crates(tiffjet_new="")), 1)
 
     def test_literals_and_comments_are_no_code(self):
