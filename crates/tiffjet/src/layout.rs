@@ -11,6 +11,10 @@ use crate::dtype::{ByteOrder, DType, SampleKind};
 use crate::error::{Cause, Error, Result};
 use crate::tiff::{Directory, Entry, Head, Header, tag};
 
+/// PhotometricInterpretation of images in red, green and blue.
+const RGB: u16 = 2;
+/// PhotometricInterpretation of images in inks.
+const SEPARATED: u16 = 5;
 /// PhotometricInterpretation of images in luminance and chrominance.
 pub const YCBCR: u16 = 6;
 
@@ -111,6 +115,22 @@ impl Layout {
         let (h, v) = self.format.subsampling;
         (self.format.photometric == YCBCR && self.codec.unit() == Unit::Bytes && !self.planar && (h, v) != (1, 1))
             .then_some((h as usize, v as usize))
+    }
+
+    /// PhotometricInterpretation of the pixels that reading gives: some codecs turn theirs into red, green and blue.
+    pub fn shown_photometric(&self) -> u16 {
+        let jpeg = matches!(self.codec.name(), "jpeg" | "old-jpeg");
+        match self.format.photometric {
+            YCBCR if jpeg || self.packed_chroma().is_some() => RGB,
+            SEPARATED if self.shows_inks_as_light() => RGB,
+            other => other,
+        }
+    }
+
+    /// Whether four inks come as red, green, blue and alpha.
+    pub fn shows_inks_as_light(&self) -> bool {
+        self.codec.name() == "jpeg"
+            && (self.format.photometric, self.format.samples, self.dtype()) == (SEPARATED, 4, DType::UInt8)
     }
 
     /// Decoded bytes of `rows` rows of a tile, as the codec gives them. Saturates.

@@ -10,6 +10,8 @@ use super::note;
 
 const IPTC: u16 = 33723;
 const PHOTOSHOP: u16 = 34377;
+/// ExtraSamples of alpha that colours are not multiplied with.
+const UNASSOCIATED_ALPHA: u16 = 2;
 const MIN_IS_BLACK: u16 = 1;
 const RGB: u16 = 2;
 const YCBCR: u16 = 6;
@@ -76,10 +78,10 @@ fn colours(image: &Image, layout: &Layout, bands: &[usize], options: &mut WriteO
             return Ok(());
         }
     }
-    let photometric = match layout.format.photometric {
-        // Decoding makes red, green and blue of these.
-        YCBCR => RGB,
+    let photometric = match layout.shown_photometric() {
         3 => MIN_IS_BLACK,
+        // JPEG would take these for red, green and blue.
+        YCBCR if options.compression == "jpeg" => MIN_IS_BLACK,
         other => other,
     };
     let due = usize::from(layout.bands).saturating_sub(layout.extra_samples.len());
@@ -87,7 +89,7 @@ fn colours(image: &Image, layout: &Layout, bands: &[usize], options: &mut WriteO
     let (photometric, due) = if whole && due > 0 { (photometric, due) } else { (MIN_IS_BLACK, 1) };
     let known = match photometric {
         0 | 1 => 1,
-        RGB | 8..=10 => 3,
+        RGB | YCBCR | 8..=10 => 3,
         5 => 4,
         _ => 0,
     };
@@ -99,6 +101,9 @@ fn colours(image: &Image, layout: &Layout, bands: &[usize], options: &mut WriteO
     };
     let first_extra = usize::from(layout.bands).saturating_sub(layout.extra_samples.len());
     let kind = |&band: &usize| {
+        if layout.shows_inks_as_light() && band == 3 {
+            return UNASSOCIATED_ALPHA;
+        }
         let extra = band.checked_sub(first_extra).and_then(|i| layout.extra_samples.get(i));
         extra.copied().filter(|&kind| kind <= 2).unwrap_or(0)
     };

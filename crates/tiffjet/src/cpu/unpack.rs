@@ -203,18 +203,30 @@ impl Unpack {
     fn split<'c>(&self, row: &[u8], place: impl Fn(usize) -> &'c mut [u8], predicted: bool) {
         let size = self.dtype.size();
         if self.copy == Copy::Plain {
-            let mut rows: Vec<&mut [u8]> = (0..self.samples).map(place).collect();
-            return predictor::split(row, &mut rows, size, predicted);
+            return collected((0..self.samples).map(place), |rows| predictor::split(row, rows, size, predicted));
         }
         PARTED.with_borrow_mut(|parted| {
             parted.resize(row.len(), 0);
             let length = row.len() / self.samples;
-            let mut rows: Vec<&mut [u8]> = parted.chunks_exact_mut(length).collect();
-            predictor::split(row, &mut rows, size, predicted);
-            for (band, row) in rows.into_iter().enumerate() {
-                self.copy.row(row, place(band));
-            }
+            collected(parted.chunks_exact_mut(length), |rows| {
+                predictor::split(row, rows, size, predicted);
+                for (band, row) in rows.iter().enumerate() {
+                    self.copy.row(row, place(band));
+                }
+            });
         });
+    }
+}
+
+/// Calls with all slices at once. The usual few need no allocation, which a row of pixels would feel.
+fn collected<'c>(mut slices: impl ExactSizeIterator<Item = &'c mut [u8]>, call: impl FnOnce(&mut [&'c mut [u8]])) {
+    const FEW: usize = 8;
+    let count = slices.len();
+    if count <= FEW {
+        let mut few: [&mut [u8]; FEW] = std::array::from_fn(|_| slices.next().unwrap_or_default());
+        call(&mut few[..count]);
+    } else {
+        call(&mut slices.collect::<Vec<_>>());
     }
 }
 
