@@ -44,9 +44,11 @@ impl Picture {
     /// Its tiles, for the floor.
     pub fn tiles(&self) -> Result<Tiles, Box<dyn Error>> {
         let plan = self.0.plan(&Window::default())?;
-        let layout = plan.layout;
-        let present = plan.tiles.into_iter().filter(|t| !t.range.is_empty());
-        let tiles = present.map(|t| Tile { range: t.range, rows: t.rows, index: t.row * layout.across + t.col });
+        let layout = plan.layout().clone();
+        let across = u64::from(layout.across);
+        let present = plan.tiles().iter().filter(|t| !t.range.is_empty());
+        let number = |row: u32, col: u32| u64::from(row) * across + u64::from(col);
+        let tiles = present.map(|t| Tile { range: t.range.clone(), rows: t.rows, index: number(t.row, t.col) });
         Ok(Tiles { tiles: tiles.collect(), layout })
     }
 }
@@ -61,7 +63,7 @@ pub struct Tile {
     /// Bytes in the file.
     pub range: Range<u64>,
     rows: u32,
-    index: u32,
+    index: u64,
 }
 
 impl Tiles {

@@ -121,7 +121,7 @@ impl Layout {
     pub fn shown_photometric(&self) -> u16 {
         let jpeg = matches!(self.codec.name(), "jpeg" | "old-jpeg");
         match self.format.photometric {
-            YCBCR if jpeg || self.packed_chroma().is_some() => RGB,
+            YCBCR if (jpeg && self.format.samples == 3) || self.packed_chroma().is_some() => RGB,
             SEPARATED if self.shows_inks_as_light() => RGB,
             other => other,
         }
@@ -202,7 +202,7 @@ impl Builder<'_> {
         if bands == 0 {
             return Err(self.malformed("SamplesPerPixel is 0"));
         }
-        let extra_samples = self.extra_samples()?;
+        let extra_samples = self.extra_samples(bands)?;
         let photometric = self.photometric(bands, &extra_samples)?;
         let planar = match self.short(tag::PLANAR_CONFIGURATION, 1)? {
             1 => false,
@@ -228,7 +228,7 @@ impl Builder<'_> {
             chroma: self.chroma()?,
             fax_options: self.number(if compression == 4 { tag::T6_OPTIONS } else { tag::T4_OPTIONS })?.unwrap_or(0)
                 as u32,
-            jpeg_tables: self.directory.array(self.head, tag::JPEG_TABLES)?.map(|a| a.bytes.into()),
+            jpeg_tables: self.jpeg_tables(compression)?,
             lerc: self.lerc()?,
             old_jpeg: if compression == 6 { Some(Arc::new(self.old_jpeg(bands, width, height)?)) } else { None },
         };
@@ -254,6 +254,7 @@ impl Builder<'_> {
             offset: self.directory.offset,
             format,
         };
+        self.check_chroma(&layout)?;
         let decoded = layout.decoded_bytes(tile_height);
         // Rows of an uncompressed tile are read as they are needed: its size does not matter, that of a row does.
         let held = if layout.rows_are_bytes() { layout.decoded_bytes(1) } else { decoded };
@@ -261,11 +262,38 @@ impl Builder<'_> {
         if held > allowed {
             return Err(Error::limit(self.head.name(), "decoded bytes of one tile", held, allowed));
         }
+        self.check_size(&layout, decoded)?;
         Ok(layout)
     }
 
-    fn extra_samples(&self) -> Result<Vec<u16>> {
-        let values = self.directory.numbers(self.head, tag::EXTRA_SAMPLES)?.unwrap_or_default();
+    /// Chrominance that pixels share is known for one kind of sample only.
+    fn check_chroma(&self, layout: &Layout) -> Result<()> {
+        let usual = (layout.bands, layout.format.bits, layout.format.kind) == (3, 8, SampleKind::Unsigned);
+        if layout.packed_chroma().is_none() || (usual && layout.predictor == Predictor::None) {
+            return Ok(());
+        }
+        Err(self.unsupported("subsampled YCbCr that is not three bands of 8 bits without a predictor"))
+    }
+
+    /// Nothing is decoded that is out of all proportion to the image.
+    fn check_size(&self, layout: &Layout, tile: u64) -> Result<()> {
+        const SMALL: u64 = 64 << 20;
+        let pixel = u64::from(layout.bands) * layout.dtype().size() as u64;
+        let image = (u64::from(layout.width) * u64::from(layout.height)).saturating_mul(pixel);
+        let sane = image.saturating_mul(256).saturating_add(SMALL);
+        if !layout.rows_are_bytes() && tile > sane {
+            return Err(Error::limit(self.head.name(), "bytes of a tile, for an image of this size", tile, sane));
+        }
+        // Old-style JPEG may have to decode the whole image for one strip.
+        let allowed = self.head.limits().tile_bytes;
+        if layout.format.compression == 6 && image > allowed {
+            return Err(Error::limit(self.head.name(), "bytes of an image in old-style JPEG", image, allowed));
+        }
+        Ok(())
+    }
+
+    fn extra_samples(&self, bands: u16) -> Result<Vec<u16>> {
+        let values = self.directory.first_numbers(self.head, tag::EXTRA_SAMPLES, u64::from(bands))?.unwrap_or_default();
         Ok(values.into_iter().map(|v| u16::try_from(v).unwrap_or(0)).collect())
     }
 
@@ -278,10 +306,9 @@ impl Builder<'_> {
     /// Bits and kind of a sample, the same for all of them.
     fn samples(&self, bands: u16, compression: u16) -> Result<(u16, SampleKind)> {
         let first = |tag, default| -> Result<u64> {
-            let values = self.directory.numbers(self.head, tag)?.unwrap_or_default();
-            let used = &values[..values.len().min(usize::from(bands))];
-            let first = used.first().copied().unwrap_or(default);
-            if used.iter().any(|&v| v != first) {
+            let values = self.directory.first_numbers(self.head, tag, u64::from(bands))?.unwrap_or_default();
+            let first = values.first().copied().unwrap_or(default);
+            if values.iter().any(|&v| v != first) {
                 return Err(self.unsupported(format!("samples that differ in {}", tag::name(tag))));
             }
             Ok(first)
@@ -343,7 +370,7 @@ impl Builder<'_> {
         if photometric != YCBCR {
             return Ok((1, 1));
         }
-        let values = self.directory.numbers(self.head, tag::YCBCR_SUBSAMPLING)?.unwrap_or_default();
+        let values = self.directory.first_numbers(self.head, tag::YCBCR_SUBSAMPLING, 2)?.unwrap_or_default();
         match values[..] {
             [] => Ok((2, 2)),
             [h @ (1 | 2 | 4), v @ (1 | 2 | 4), ..] => Ok((h as u8, v as u8)),
@@ -365,14 +392,24 @@ impl Builder<'_> {
         })
     }
 
+    fn jpeg_tables(&self, compression: u16) -> Result<Option<Arc<[u8]>>> {
+        /// Four tables of each kind, with room for comments.
+        const MOST: u64 = 64 << 10;
+        let Some(entry) = self.directory.get(tag::JPEG_TABLES).filter(|_| compression == 7) else { return Ok(None) };
+        if entry.length() > MOST {
+            return Err(Error::limit(self.head.name(), "bytes of JPEGTables", entry.length(), MOST));
+        }
+        Ok(Some(self.directory.values(self.head, entry, 0..entry.count)?.bytes.into()))
+    }
+
     fn lerc(&self) -> Result<[u32; 2]> {
-        let values = self.directory.numbers(self.head, tag::LERC_PARAMETERS)?.unwrap_or_default();
+        let values = self.directory.first_numbers(self.head, tag::LERC_PARAMETERS, 2)?.unwrap_or_default();
         Ok([0, 1].map(|i| values.get(i).map_or(0, |&v| v as u32)))
     }
 
     fn predictor(&self, codec: &dyn Codec, format: &TileFormat) -> Result<Predictor> {
-        // Only these codecs have a predictor; in files of others the tag means nothing.
-        if !matches!(codec.name(), "lzw" | "deflate" | "zstd" | "lzma") {
+        // In files of other codecs the tag means nothing.
+        if !codec.takes_predictor() {
             return Ok(Predictor::None);
         }
         match self.short(tag::PREDICTOR, 1)? {
@@ -461,19 +498,22 @@ impl TileIndex {
 
     /// How many bytes to read. `stated` is 0 where the file does not say.
     fn length(&self, head: &Head, layout: &Layout, tile: u64, offset: u64, stated: u64) -> Result<u64> {
-        let left = head.length().saturating_sub(offset);
+        let row = (tile / u64::from(layout.across) % u64::from(layout.down)) as u32;
+        let needed = layout.decoded_bytes(layout.rows_in_tile(row));
         if layout.format.compression == 1 {
             // Uncompressed pixels tell their own length.
-            let row = (tile / u64::from(layout.across) % u64::from(layout.down)) as u32;
-            let needed = layout.decoded_bytes(layout.rows_in_tile(row));
             let believed = stated != 0 && !is_single_strip(layout);
             return Ok(if believed { stated.min(needed) } else { needed });
         }
-        if stated == 0 {
-            return Ok(self.next_offset(head, offset)?.unwrap_or(head.length()).saturating_sub(offset));
-        }
-        // Some writers state more than there is; the codec knows where its data end, and says when they do not.
-        Ok(stated.min(left))
+        let left = match stated {
+            0 => self.next_offset(head, offset)?.unwrap_or(head.length()),
+            _ => head.length(),
+        };
+        let left = left.saturating_sub(offset);
+        // Some writers state more than there is; the codec knows where its data end, and says when they do not. The worst
+        // code of a codec takes a few times the room of the pixels, so no more is ever read.
+        let length = if stated == 0 { left } else { stated.min(left) };
+        Ok(length.min(needed.saturating_mul(16).saturating_add(1 << 20)))
     }
 
     /// The smallest offset behind another one.

@@ -6,6 +6,10 @@
 pub struct Limits {
     /// Directories followed in one file.
     pub directories: usize,
+    /// Fields of one directory.
+    pub fields: u64,
+    /// Overviews and masks of one image; those beyond are passed over.
+    pub levels: usize,
     /// Bytes of one tag's value (tile arrays are read in parts and do not count).
     pub value_bytes: u64,
     /// Decoded bytes of one tile.
@@ -20,6 +24,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             directories: 100_000,
+            fields: 4096,
+            levels: 64,
             value_bytes: 64 << 20,
             tile_bytes: 2 << 30,
             output_bytes: physical_memory(),

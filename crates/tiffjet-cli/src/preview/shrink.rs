@@ -153,8 +153,8 @@ impl Sums {
     fn add(&mut self, block: &Window, image: &Image) -> Result<()> {
         if !self.masked {
             let plan = image.plan(block)?;
-            if plan.tiles.iter().all(|tile| tile.range.is_empty()) {
-                self.add_absent(block, &plan.fill, plan.layout.dtype());
+            if plan.tiles().iter().all(|tile| tile.range.is_empty()) {
+                self.add_absent(block, plan.fill(), plan.layout().dtype());
                 return Ok(());
             }
         }

@@ -29,6 +29,10 @@ impl Codec for Deflate {
         &[8, 32946]
     }
 
+    fn takes_predictor(&self) -> bool {
+        true
+    }
+
     fn decode(&self, tile: &Encoded<'_>, out: &mut [u8]) -> Result<(), Cause> {
         match DECOMPRESSOR.with_borrow_mut(|d| d.zlib_decompress(tile.bytes, out)) {
             Ok(got) if got == out.len() => Ok(()),

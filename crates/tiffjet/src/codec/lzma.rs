@@ -26,6 +26,10 @@ impl Codec for Lzma {
         &[34925]
     }
 
+    fn takes_predictor(&self) -> bool {
+        true
+    }
+
     fn decode(&self, tile: &Encoded<'_>, out: &mut [u8]) -> Result<(), Cause> {
         if out.is_empty() {
             return Ok(());

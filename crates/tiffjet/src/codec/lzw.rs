@@ -33,6 +33,10 @@ impl Codec for Lzw {
         &[5]
     }
 
+    fn takes_predictor(&self) -> bool {
+        true
+    }
+
     fn decode(&self, tile: &Encoded<'_>, out: &mut [u8]) -> Result<(), Cause> {
         if u32::try_from(out.len()).is_err() {
             return Err(Cause::unsupported("an LZW tile of 4 GiB or more"));

@@ -74,6 +74,11 @@ pub trait Codec: Send + Sync {
         Unit::Bytes
     }
 
+    /// Whether Predictor (317) means anything in its files.
+    fn takes_predictor(&self) -> bool {
+        false
+    }
+
     /// Whether FillOrder 2 turns the bits of its bytes round (the embedded image formats never do).
     fn bits_follow_fill_order(&self) -> bool {
         self.unit() == Unit::Bytes
@@ -113,8 +118,8 @@ pub struct Encoded<'a> {
     pub bytes: &'a [u8],
     /// Rows in it: the last strip may have fewer than `format.height`.
     pub rows: u32,
-    /// Tile row and column number in order of the file (`OldJpeg` needs it), counted over one plane.
-    pub index: u32,
+    /// Which tile of its plane, in order of the image; old-style JPEG needs it.
+    pub index: u64,
     /// How its pixels are stored.
     pub format: &'a TileFormat,
 }

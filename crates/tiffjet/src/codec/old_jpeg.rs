@@ -27,13 +27,17 @@ pub struct OldJpeg {
     pub restart_interval: u16,
     /// Width and height of the whole image, for streams that are cut into strips.
     pub image: (u32, u32),
-    /// The whole image, where the interchange stream has it in one piece.
-    pub whole: Whole,
+    /// What is worked out once, when the first strip is asked for.
+    pub once: Once,
 }
 
-/// Samples that are decoded once, when the first strip is asked for.
+/// What all strips share.
 #[derive(Debug, Clone, Default)]
-pub struct Whole(OnceLock<Result<Vec<u8>, Cause>>);
+pub struct Once {
+    header: OnceLock<Result<Header, Cause>>,
+    /// The whole image, where the interchange stream has it in one piece.
+    whole: OnceLock<Result<Vec<u8>, Cause>>,
+}
 
 impl Default for OldJpeg {
     fn default() -> Self {
@@ -45,7 +49,7 @@ impl Default for OldJpeg {
             process: 1,
             restart_interval: 0,
             image: (0, 0),
-            whole: Whole::default(),
+            once: Once::default(),
         }
     }
 }
@@ -70,18 +74,20 @@ impl Codec for OldJpegCodec {
         if tags.process != 1 && tags.interchange.is_none() {
             return Err(Cause::unsupported(format!("old-style JPEG of process {}", tags.process)));
         }
-        let header = match &tags.interchange {
-            Some(stream) => Header::read(stream)?,
-            None => Header::default(),
-        };
+        component_count(format)?;
+        let header = tags.once.header.get_or_init(|| match &tags.interchange {
+            Some(stream) => Header::read(stream),
+            None => Ok(Header::default()),
+        });
+        let header = header.as_ref().map_err(Clone::clone)?;
         if header.holds_all(tile, tags) {
-            let whole = tags.whole.0.get_or_init(|| decode_whole(tile, tags, &header));
+            let whole = tags.once.whole.get_or_init(|| decode_whole(tile, tags, header));
             let whole = whole.as_ref().map_err(Clone::clone)?;
             let start = tile.index as usize * format.height as usize * format.row_samples_bytes();
             let strip = whole.get(start..).and_then(|rest| rest.get(..out.len()));
             out.copy_from_slice(strip.ok_or_else(|| Cause::damaged("old-style JPEG ends before the strip"))?);
         } else {
-            decode_stream(&assemble(tile, tags, &header)?, format, tile.rows, out)?;
+            decode_stream(&assemble(tile, tags, header)?, format, tile.rows, out)?;
         }
         if format.photometric == 6 && format.samples == 3 && format.dtype.size() == 1 {
             let conversion = Conversion::new(&format.chroma);
@@ -102,7 +108,11 @@ fn decode_stream(stream: &[u8], format: &TileFormat, rows: u32, out: &mut [u8]) 
 /// The image of the interchange stream, whose size is that of the tags.
 fn decode_whole(tile: &Encoded<'_>, tags: &OldJpeg, header: &Header) -> Result<Vec<u8>, Cause> {
     let whole = Encoded { bytes: &header.data, rows: tags.image.1, ..*tile };
-    let mut out = vec![0; tile.format.row_samples_bytes() * tags.image.1 as usize];
+    let length = tile.format.row_samples_bytes().saturating_mul(tags.image.1 as usize);
+    let mut out = Vec::new();
+    out.try_reserve_exact(length)
+        .map_err(|_| Cause::damaged(format!("old-style JPEG of {length} bytes in one piece")))?;
+    out.resize(length, 0);
     decode_stream(&assemble(&whole, tags, header)?, tile.format, tags.image.1, &mut out)?;
     Ok(out)
 }
@@ -142,7 +152,7 @@ fn assemble(tile: &Encoded<'_>, tags: &OldJpeg, header: &Header) -> Result<Vec<u
 }
 
 /// What the interchange stream says before its data.
-#[derive(Default)]
+#[derive(Debug, Clone, Default)]
 struct Header {
     /// DQT, DHT and DRI, markers included.
     tables: Vec<u8>,

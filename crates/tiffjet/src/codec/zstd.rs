@@ -27,6 +27,10 @@ impl Codec for Zstd {
         &[50000]
     }
 
+    fn takes_predictor(&self) -> bool {
+        true
+    }
+
     fn decode(&self, tile: &Encoded<'_>, out: &mut [u8]) -> Result<(), Cause> {
         match DECOMPRESSOR.with_borrow_mut(|d| d.decompress(out, tile.bytes)) {
             Ok(got) if got == out.len() => Ok(()),

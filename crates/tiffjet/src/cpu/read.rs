@@ -274,7 +274,7 @@ impl Reader<'_> {
 
     fn decode(&self, tile: &TileRead, bytes: &[u8], buffer: &mut Vec<u8>) -> Result<()> {
         let layout = &self.plan.layout;
-        let index = tile.row * layout.across + tile.col;
+        let index = u64::from(tile.row) * u64::from(layout.across) + u64::from(tile.col);
         let encoded = Encoded { bytes, rows: tile.rows, index, format: &layout.format };
         let fails = |cause| self.failure(tile, cause);
         if self.unpack.is_in_place()

@@ -45,6 +45,7 @@ impl File {
     /// image.
     fn follow(&mut self) -> Result<()> {
         let mut seen = HashSet::new();
+        let mut length = 0u64;
         let mut offset = self.header.first;
         while offset != 0 || self.chain.is_empty() {
             if !seen.insert(offset) {
@@ -54,6 +55,12 @@ impl File {
             self.check_directories(seen.len())?;
             match Directory::read(&self.head, &self.header, offset) {
                 Ok(directory) => {
+                    // Directories that overlap could make a small file claim any amount of memory.
+                    length = length.saturating_add(directory.length());
+                    if length > self.head.length() {
+                        self.warnings.push("the directories overlap: the rest of them is passed over".into());
+                        break;
+                    }
                     offset = directory.next;
                     self.chain.push(directory);
                 }
@@ -89,7 +96,8 @@ impl File {
 
     /// Directories that SubIFDs names. They may begin chains, but readers agree to take the first of each.
     pub(super) fn children(&mut self, directory: &Directory) -> Result<Vec<Directory>> {
-        let offsets = match directory.numbers(&self.head, tag::SUB_IFDS) {
+        let most = self.head.limits().directories as u64 + 1;
+        let offsets = match directory.first_numbers(&self.head, tag::SUB_IFDS, most) {
             Ok(offsets) => offsets.unwrap_or_default(),
             Err(error) => {
                 self.warnings.push(format!("SubIFDs: {error}"));

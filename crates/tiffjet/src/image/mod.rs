@@ -180,6 +180,12 @@ impl Image {
             if !(mask || overview) {
                 continue;
             }
+            // Each keeps its own tables in memory.
+            let held = self.levels.iter().map(|level| 1 + usize::from(level.mask.is_some())).sum::<usize>();
+            if held > file.head.limits().levels {
+                self.warnings.push(format!("more than {held} overviews and masks: the rest is passed over"));
+                break;
+            }
             match file.layout(directory) {
                 Ok(layout) if mask => self.adopt_mask(file, layout),
                 Ok(layout) => self.adopt_overview(file, layout),
@@ -190,10 +196,11 @@ impl Image {
 
     fn adopt_overview(&mut self, file: &Arc<File>, layout: Layout) {
         let main = &self.levels[0].layout;
-        if layout.bands == main.bands {
+        if (layout.bands, layout.dtype()) == (main.bands, main.dtype()) {
             self.levels.push(Level { layout: Arc::new(layout), mask: None, file: file.clone() });
         } else {
-            self.warnings.push(format!("an overview with {} bands is passed over", layout.bands));
+            let what = format!("an overview with {} bands of {} is passed over", layout.bands, layout.dtype());
+            self.warnings.push(what);
         }
     }
 
@@ -375,14 +382,18 @@ impl Image {
     fn plan_of(&self, file: &File, layout: &Arc<Layout>, window: &Window, fill: Vec<u8>) -> Result<ReadPlan> {
         if layout.codec.compression().is_empty() {
             let feature = format!("compression {}", layout.format.compression);
-            return Err(Error::unsupported(self.name(), feature, "convert the file with the program that wrote it"));
+            return Err(Error::unsupported(
+                file.head.name(),
+                feature,
+                "convert the file with the program that wrote it",
+            ));
         }
         // Before the plan: that of an image no memory can hold may itself be more than memory holds.
         let shape = window.shape(file.head.name(), layout)?;
         let asked = shape.iter().fold(layout.dtype().size() as u64, |bytes, &n| bytes.saturating_mul(n as u64));
         let allowed = file.head.limits().output_bytes;
         if asked > allowed {
-            return Err(Error::limit(self.name(), "bytes of pixels in one read", asked, allowed));
+            return Err(Error::limit(file.head.name(), "bytes of pixels in one read", asked, allowed));
         }
         ReadPlan::new(file.head.name(), layout, window, fill, |tile| {
             layout.index.locate(&file.head, layout, window.level, tile)

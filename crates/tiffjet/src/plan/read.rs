@@ -64,21 +64,21 @@ pub struct TileRead {
     pub at: (u32, u32),
 }
 
-/// All that must happen to fill a window.
+/// All that must happen to fill a window. Only [`ReadPlan::new`] makes one: backends rely on tiles that do not overlap.
 #[derive(Debug, Clone)]
 pub struct ReadPlan {
     /// Overview level.
-    pub level: usize,
+    pub(crate) level: usize,
     /// Of that level.
-    pub layout: Arc<Layout>,
+    pub(crate) layout: Arc<Layout>,
     /// Which pixels.
-    pub part: Part,
+    pub(crate) part: Part,
     /// Bands, counted from 0.
-    pub bands: Vec<u16>,
+    pub(crate) bands: Vec<u16>,
     /// The tiles, in order of the image.
-    pub tiles: Vec<TileRead>,
+    pub(crate) tiles: Vec<TileRead>,
     /// One value of the dtype, for tiles that are not in the file.
-    pub fill: Vec<u8>,
+    pub(crate) fill: Vec<u8>,
 }
 
 /// Uncompressed tiles are read in pieces of about this size, so that they stay in the cache of a core.
@@ -106,6 +106,36 @@ impl ReadPlan {
             plan.add_plane(name, plane, &mut locate)?;
         }
         Ok(plan)
+    }
+
+    /// Overview level.
+    pub fn level(&self) -> usize {
+        self.level
+    }
+
+    /// Of that level.
+    pub fn layout(&self) -> &Arc<Layout> {
+        &self.layout
+    }
+
+    /// Which pixels.
+    pub fn part(&self) -> Part {
+        self.part
+    }
+
+    /// Bands, counted from 0.
+    pub fn bands(&self) -> &[u16] {
+        &self.bands
+    }
+
+    /// The tiles, in order of the image.
+    pub fn tiles(&self) -> &[TileRead] {
+        &self.tiles
+    }
+
+    /// One value of the dtype, for tiles that are not in the file.
+    pub fn fill(&self) -> &[u8] {
+        &self.fill
     }
 
     /// Shape of the result.

@@ -23,8 +23,6 @@ const STRIP: u64 = 256 << 10;
 const LARGEST_TILE: u64 = 1 << 30;
 /// The most tiles of one level: what is kept of each must fit into memory, and GDAL reads no more.
 const MOST_TILES: u64 = 1 << 28;
-/// Codecs that take a predictor.
-const PREDICTED: [&str; 4] = ["lzw", "deflate", "zstd", "lzma"];
 
 /// One image of the file: a level, or the mask of one.
 #[derive(Clone)]
@@ -430,7 +428,7 @@ impl Planner<'_> {
     }
 
     fn predictor(&self, codec: &dyn Codec, format: &TileFormat) -> Result<Predictor> {
-        let takes = PREDICTED.contains(&codec.name());
+        let takes = codec.takes_predictor();
         // Readers disagree on what the neighbour of half a complex number is.
         let horizontal = takes && matches!(format.bits, 8 | 16 | 32 | 64) && !format.dtype.is_complex();
         let float = takes && format.kind == SampleKind::Float;

@@ -50,6 +50,7 @@ pub struct Directory {
     pub next: u64,
     /// What it holds, by tag; of a tag that stands twice the first.
     pub entries: Vec<Entry>,
+    length: u64,
     header: Header,
 }
 
@@ -65,6 +66,9 @@ impl Directory {
         };
         if count == 0 {
             return Err(Error::malformed(head.name(), offset, "a directory without entries"));
+        }
+        if count > head.limits().fields {
+            return Err(Error::limit(head.name(), "fields of a directory", count, head.limits().fields));
         }
         let body = count
             .checked_mul(header.entry() as u64)
@@ -84,7 +88,13 @@ impl Directory {
             .collect();
         entries.sort_by_key(|e| e.tag);
         entries.dedup_by_key(|e| e.tag);
-        Ok(Self { offset, next, entries, header: *header })
+        entries.shrink_to_fit();
+        Ok(Self { offset, next, entries, length: end - offset, header: *header })
+    }
+
+    /// Bytes it takes in the file, without the values outside it.
+    pub fn length(&self) -> u64 {
+        self.length
     }
 
     /// The entry of a tag.
@@ -117,7 +127,13 @@ impl Directory {
 
     /// All values of a tag as unsigned integers.
     pub fn numbers(&self, head: &Head, tag: u16) -> Result<Option<Vec<u64>>> {
-        let Some(array) = self.array(head, tag)? else { return Ok(None) };
+        self.first_numbers(head, tag, u64::MAX)
+    }
+
+    /// The same, but no more than the first `most`: all that counts, whatever the file claims to have.
+    pub fn first_numbers(&self, head: &Head, tag: u16, most: u64) -> Result<Option<Vec<u64>>> {
+        let Some(entry) = self.get(tag) else { return Ok(None) };
+        let array = self.values(head, entry, 0..entry.count.min(most))?;
         match array.unsigned() {
             Some(numbers) => Ok(Some(numbers)),
             None => Err(self.wrong_type(head, tag)),
