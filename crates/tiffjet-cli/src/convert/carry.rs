@@ -3,7 +3,7 @@
 use tiffjet::codec::{CODECS, Unit};
 use tiffjet::geo::{Geo, GeoTags, Metadata, Nodata, Sidecars};
 use tiffjet::tiff::{Field, FieldType, tag};
-use tiffjet::{ByteOrder, DType, Error, Image, Layout, Resampling, Result, SampleKind, Window, WriteOptions};
+use tiffjet::{ByteOrder, DType, Error, Image, Layout, Result, SampleKind, Window, WriteOptions};
 
 use super::choices::Choices;
 use super::note;
@@ -47,9 +47,7 @@ pub fn carry(image: &Image, window: &Window, choices: &Choices, options: &mut Wr
     options.mask = image.levels()[0].mask.is_some();
     options.bits = bits(layout, options);
     colours(image, layout, &bands, options)?;
-    let nearest = options.colour_map.is_some();
-    let usual = if nearest { Resampling::Nearest } else { Resampling::Average };
-    options.resampling = choices.resampling.unwrap_or(usual);
+    options.resampling = choices.resampling;
     options.tags = FIELDS.iter().filter_map(|&tag| field(image, tag)).collect();
     let geo = moved(image, window, &bands, choices.dtype.is_some());
     nodata(image, &geo, choices, options)?;

@@ -32,7 +32,7 @@ pub struct Choices {
     /// auto, none, or parts of the full size
     #[arg(long, default_value = "auto", value_name = "2,4,8", value_parser = parse_overviews)]
     overviews: Overviews,
-    /// How overviews are made: average (nearest for a colour map), nearest, mode, min, max, bilinear, cubic, rms, gauss
+    /// How overviews are made: average (nearest for a colour map or single bits), nearest, mode, min, max, bilinear, cubic, rms, gauss
     #[arg(long, value_name = "R", value_parser = parse_resampling)]
     pub resampling: Option<Resampling>,
     /// 64-bit offsets: auto, yes or no

@@ -9,7 +9,7 @@ use crate::layout::{Predictor, YCBCR};
 use crate::tiff::{Field, FieldType, tag};
 use crate::writer::{BigTiff, Blocks, Overviews, Prediction, WriteOptions};
 
-use super::OverviewPlan;
+use super::{OverviewPlan, Resampling};
 
 /// PhotometricInterpretation.
 const MIN_IS_BLACK: u16 = 1;
@@ -311,6 +311,10 @@ impl Planner<'_> {
             None => Vec::new(),
         };
         self.probe(&levels[0])?;
+        let resampling = options.resampling.unwrap_or(match options.colour_map.is_some() || bits == 1 {
+            true => Resampling::Nearest,
+            false => Resampling::Average,
+        });
         let overviews = sizes
             .windows(2)
             .map(|pair| OverviewPlan {
@@ -319,7 +323,7 @@ impl Planner<'_> {
                 bands: usize::from(bands),
                 dtype: options.dtype,
                 bits,
-                resampling: options.resampling,
+                resampling,
                 nodata: nodata.clone(),
                 mask: options.mask,
                 palette: options.colour_map.is_some(),

@@ -1,0 +1,167 @@
+//! Means of the pixels that a pixel covers, those at the edges in part, and roots of the means of their squares.
+
+use std::ops::Range;
+
+use super::axis::{Span, spans};
+use super::sample::{Sample, Work};
+use super::{Above, Kernel, Validity, any_in, mask_part};
+use crate::plan::OverviewPlan;
+
+/// Average, or root mean square.
+pub struct Mean<T> {
+    columns: Vec<Span>,
+    rows: Vec<Span>,
+    /// All columns are just two columns above.
+    pairs: bool,
+    square: bool,
+    validity: Validity<T>,
+}
+
+/// Sums of one row on their way.
+struct Sums {
+    /// Of values with their weights.
+    total: Vec<f64>,
+    /// Of the weights of those that count.
+    weight: Vec<f64>,
+    /// 1 where a pixel above counts.
+    counts: Vec<u8>,
+}
+
+impl<T: Sample> Mean<T> {
+    pub fn new(plan: &OverviewPlan, square: bool) -> Self {
+        let columns = spans(plan.from.0, plan.to.0);
+        let pairs = columns.iter().all(Span::is_pair);
+        Self { pairs, columns, rows: spans(plan.from.1, plan.to.1), square, validity: Validity::new(plan) }
+    }
+
+    fn term(&self, raw: T::Raw) -> f64 {
+        let value = T::get(raw).real();
+        if self.square { value * value } else { value }
+    }
+
+    /// The result for a mean, rounded where GDAL rounds it.
+    fn result(&self, mean: f64) -> T {
+        let Validity { nodata, beside, .. } = self.validity;
+        let value = if self.square { mean.sqrt() } else { mean };
+        let (value, hit) = match T::WORK {
+            Work::Own if self.square => {
+                // The integer whose square is nearest to the mean.
+                let floor = value.floor();
+                let root = if mean - (floor * floor + floor) > 0.5 { floor + 1.0 } else { floor };
+                let root = T::from_double(root);
+                (root, nodata == Some(root))
+            }
+            Work::Own => {
+                let value = T::from_double(value);
+                (value, nodata == Some(value))
+            }
+            Work::Single => {
+                let value = value as f32;
+                (T::from_single(value), nodata.is_some_and(|nodata| nodata.real() as f32 == value))
+            }
+            Work::Double => (T::from_double(value), nodata.is_some_and(|nodata| nodata.real() == value)),
+        };
+        if let (true, Some(beside)) = (hit, beside) { beside } else { value }
+    }
+
+    /// Two by two pixels that all count.
+    fn quarter(&self, top: &[T::Raw], bottom: &[T::Raw], out: &mut [T::Raw]) -> bool {
+        let exact = T::FLOAT || T::WORK == Work::Own || self.validity.nodata.is_none();
+        if self.square || !exact || !T::quarter(top, bottom, out) {
+            return false;
+        }
+        if let (Some(nodata), Some(beside)) = (self.validity.nodata, self.validity.beside) {
+            for out in out.iter_mut() {
+                *out = if T::get(*out) == nodata { beside.raw() } else { *out };
+            }
+        }
+        true
+    }
+
+    /// Adds a row above of which all pixels count.
+    fn add_all(&self, row: &[T::Raw], weight: f64, total: &mut [f64]) {
+        if self.pairs && !self.square {
+            let (row, _) = row.as_chunks::<2>();
+            for (total, [a, b]) in total.iter_mut().zip(row) {
+                *total += (self.term(*a) + self.term(*b)) * weight;
+            }
+            return;
+        }
+        for (total, span) in total.iter_mut().zip(&self.columns) {
+            let line = match &row[span.range()] {
+                [] => 0.0,
+                [only] => self.term(*only) * span.first,
+                [first, middle @ .., last] => {
+                    let sum = middle.iter().fold(self.term(*first) * span.first, |sum, &v| sum + self.term(v));
+                    sum + self.term(*last) * span.last
+                }
+            };
+            *total += line * weight;
+        }
+    }
+
+    /// Adds those pixels of a row above that count.
+    fn add(&self, row: &[T::Raw], weight: f64, sums: &mut Sums) {
+        let Sums { total, weight: weights, counts } = sums;
+        for ((total, whole), span) in total.iter_mut().zip(weights).zip(&self.columns) {
+            let (mut line, mut line_weight) = (0.0, 0.0);
+            for x in span.range() {
+                if counts[x] != 0 {
+                    let weight = span.weight(x);
+                    line += self.term(row[x]) * weight;
+                    line_weight += weight;
+                }
+            }
+            *total += line * weight;
+            *whole += line_weight * weight;
+        }
+    }
+
+    fn row(&self, above: &Above<'_>, band: usize, y: usize, mask: Option<&[u8]>, sums: &mut Sums, out: &mut [u8]) {
+        let span = &self.rows[y];
+        let out = T::raws_mut(out);
+        let row = |y| T::raws(above.row(band, y));
+        let all = self.validity.always() || span.range().all(|y| self.validity.all(row(y), above.mask_row(y)));
+        if all && self.pairs && span.is_pair() && self.quarter(row(span.start), row(span.start + 1), out) {
+            return;
+        }
+        sums.total.fill(0.0);
+        if all {
+            for y in span.range() {
+                self.add_all(row(y), span.weight(y), &mut sums.total);
+            }
+            let height = span.whole();
+            for ((out, total), span) in out.iter_mut().zip(&sums.total).zip(&self.columns) {
+                *out = self.result(total / (span.whole() * height)).raw();
+            }
+            return;
+        }
+        sums.weight.fill(0.0);
+        for y in span.range() {
+            self.validity.mark(row(y), above.mask_row(y), &mut sums.counts);
+            self.add(row(y), span.weight(y), sums);
+        }
+        for (x, ((out, total), &weight)) in out.iter_mut().zip(&sums.total).zip(&sums.weight).enumerate() {
+            let value = if weight > 0.0 { self.result(total / weight) } else { self.validity.fill(mask, x) };
+            *out = value.raw();
+        }
+    }
+}
+
+impl<T: Sample> Kernel for Mean<T> {
+    fn needs(&self, y: usize) -> Range<usize> {
+        self.rows[y].range()
+    }
+
+    fn mask(&self, above: &Above<'_>, y: usize, out: &mut [u8]) {
+        any_in(above, self.needs(y), self.columns.iter().map(Span::range), out);
+    }
+
+    fn rows(&self, above: &Above<'_>, band: usize, ys: Range<usize>, mask: Option<&[u8]>, out: &mut [u8]) {
+        let width = self.columns.len();
+        let mut sums = Sums { total: vec![0.0; width], weight: vec![0.0; width], counts: vec![0; above.fresh.width()] };
+        for (i, (y, out)) in ys.zip(out.chunks_exact_mut(width * size_of::<T>())).enumerate() {
+            self.row(above, band, y, mask_part(mask, i, width), &mut sums, out);
+        }
+    }
+}
