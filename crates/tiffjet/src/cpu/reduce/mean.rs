@@ -39,6 +39,11 @@ impl<T: Sample> Mean<T> {
         if self.square { value * value } else { value }
     }
 
+    /// Every pixel of the image counts.
+    fn plain(&self) -> bool {
+        self.validity.nodata.is_none() && !self.validity.masked
+    }
+
     /// The result for a mean, rounded where GDAL rounds it.
     fn result(&self, mean: f64) -> T {
         let Validity { nodata, beside, .. } = self.validity;
@@ -67,7 +72,7 @@ impl<T: Sample> Mean<T> {
     /// Two by two pixels that all count.
     fn quarter(&self, top: &[T::Raw], bottom: &[T::Raw], out: &mut [T::Raw]) -> bool {
         let exact = T::FLOAT || T::WORK == Work::Own || self.validity.nodata.is_none();
-        if self.square || !exact || !T::quarter(top, bottom, out) {
+        if self.square || !exact || !T::quarter(top, bottom, out, self.plain()) {
             return false;
         }
         if let (Some(nodata), Some(beside)) = (self.validity.nodata, self.validity.beside) {
@@ -78,22 +83,17 @@ impl<T: Sample> Mean<T> {
         true
     }
 
-    /// Adds a row above of which all pixels count.
-    fn add_all(&self, row: &[T::Raw], weight: f64, total: &mut [f64]) {
-        if self.pairs && !self.square {
-            let (row, _) = row.as_chunks::<2>();
-            for (total, [a, b]) in total.iter_mut().zip(row) {
-                *total += (self.term(*a) + self.term(*b)) * weight;
-            }
-            return;
-        }
+    /// Adds a row above of which all pixels count. `part`: what each is multiplied with for `height` rows.
+    fn add_all(&self, row: &[T::Raw], weight: f64, part: impl Fn(&Span) -> f64, total: &mut [f64]) {
         for (total, span) in total.iter_mut().zip(&self.columns) {
+            let part = part(span);
             let line = match &row[span.range()] {
                 [] => 0.0,
-                [only] => self.term(*only) * span.first,
+                [only] => self.term(*only) * part * span.first,
                 [first, middle @ .., last] => {
-                    let sum = middle.iter().fold(self.term(*first) * span.first, |sum, &v| sum + self.term(v));
-                    sum + self.term(*last) * span.last
+                    let first = self.term(*first) * part * span.first;
+                    let sum = middle.iter().fold(first, |sum, &v| sum + self.term(v) * part);
+                    sum + self.term(*last) * part * span.last
                 }
             };
             *total += line * weight;
@@ -127,12 +127,17 @@ impl<T: Sample> Mean<T> {
         }
         sums.total.fill(0.0);
         if all {
+            let (height, count) = (span.whole(), span.range().len() as f64);
+            // GDAL makes floats smaller before it adds them, which decides some halves of integers.
+            let times = |span: &Span| match T::WORK == Work::Own || !self.plain() || self.square {
+                true => 1.0,
+                false => count * span.range().len() as f64,
+            };
             for y in span.range() {
-                self.add_all(row(y), span.weight(y), &mut sums.total);
+                self.add_all(row(y), span.weight(y), |span| 1.0 / times(span), &mut sums.total);
             }
-            let height = span.whole();
             for ((out, total), span) in out.iter_mut().zip(&sums.total).zip(&self.columns) {
-                *out = self.result(total / (span.whole() * height)).raw();
+                *out = self.result(times(span) * (total / (span.whole() * height))).raw();
             }
             return;
         }

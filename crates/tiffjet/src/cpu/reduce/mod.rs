@@ -236,7 +236,7 @@ impl<T: Sample> Validity<T> {
     }
 
     fn counts(&self, value: T) -> bool {
-        self.nodata != Some(value) && !value.is_nan()
+        !value.is_nan() & !self.nodata.is_some_and(|nodata| value.is(nodata))
     }
 
     /// Whether all pixels of a row count.

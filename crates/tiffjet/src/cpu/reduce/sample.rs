@@ -44,10 +44,13 @@ pub trait Sample: Copy + PartialEq + PartialOrd + Send + Sync + 'static {
     fn is_nan(self) -> bool;
     /// Equal for equal numbers alone.
     fn key(self) -> u64;
+    /// Whether it is a nodata value. Files and their texts are often a last digit off, so floats need not be quite equal.
+    fn is(self, nodata: Self) -> bool;
     /// The nearest other number: above, or below where there is none.
     fn beside(self, highest: Self) -> Self;
-    /// Means of squares of two by two numbers without nodata. `false` where the type has no quick way.
-    fn quarter(_top: &[Self::Raw], _bottom: &[Self::Raw], _out: &mut [Self::Raw]) -> bool {
+    /// Means of two by two numbers that all count. `plain`: of an image where all do, in which GDAL adds floats in
+    /// another order. `false` where the type has no quick way.
+    fn quarter(_top: &[Self::Raw], _bottom: &[Self::Raw], _out: &mut [Self::Raw], _plain: bool) -> bool {
         false
     }
 }
@@ -108,10 +111,13 @@ macro_rules! integer {
             fn key(self) -> u64 {
                 self as u64
             }
+            fn is(self, nodata: Self) -> bool {
+                self == nodata
+            }
             fn beside(self, highest: Self) -> Self {
                 if self < highest { self + 1 } else { self.saturating_sub(1) }
             }
-            $(fn quarter(top: &[Self::Raw], bottom: &[Self::Raw], out: &mut [Self::Raw]) -> bool {
+            $(fn quarter(top: &[Self::Raw], bottom: &[Self::Raw], out: &mut [Self::Raw], _: bool) -> bool {
                 quarters(top, bottom, out, |four| {
                     let sum: $wide = four.map(|v| <$wide>::from(<$t>::from_ne_bytes(v))).iter().sum();
                     // The shift rounds down: half of four less one for numbers below zero rounds halves away from it.
@@ -134,7 +140,7 @@ integer!(u64, 8, Double);
 integer!(i64, 8, Double);
 
 macro_rules! float {
-    ($t:ty, $n:literal, $work:ident, $bits:ty) => {
+    ($t:ty, $n:literal, $work:ident, $bits:ty, $plain:expr) => {
         impl Sample for $t {
             raw!($n);
             const FLOAT: bool = true;
@@ -164,23 +170,33 @@ macro_rules! float {
                 // Both zeros are one.
                 <$bits>::into((self + 0.0).to_bits())
             }
+            fn is(self, nodata: Self) -> bool {
+                // Halves, so that large numbers do not overflow.
+                let (a, b) = (self * 0.5, nodata * 0.5);
+                self == nodata || (a - b).abs() < (a + b).abs() * (2.0 * <$t>::EPSILON)
+            }
             fn beside(self, _: Self) -> Self {
                 if self < <$t>::MAX { self.next_up() } else { self.next_down() }
             }
-            fn quarter(top: &[Self::Raw], bottom: &[Self::Raw], out: &mut [Self::Raw]) -> bool {
-                // Each is made smaller first, so that the sum of large numbers is no infinity.
-                quarters(top, bottom, out, |four| {
-                    let [a, b, c, d] = four.map(|v| <$t>::from_ne_bytes(v) * 0.25);
-                    ((a + c) + (b + d)).to_ne_bytes()
-                });
+            fn quarter(top: &[Self::Raw], bottom: &[Self::Raw], out: &mut [Self::Raw], plain: bool) -> bool {
+                if plain {
+                    // Each is made smaller first, so that the sum of large numbers is no infinity.
+                    let plain: fn([$t; 4]) -> $t = $plain;
+                    quarters(top, bottom, out, |four| plain(four.map(|v| <$t>::from_ne_bytes(v) * 0.25)).to_ne_bytes());
+                } else {
+                    quarters(top, bottom, out, |four| {
+                        let [a, b, c, d] = four.map(|v| f64::from(<$t>::from_ne_bytes(v)));
+                        ((((a + b) + (c + d)) / 4.0) as $t).to_ne_bytes()
+                    });
+                }
                 true
             }
         }
     };
 }
 
-float!(f32, 4, Single, u32);
-float!(f64, 8, Double, u64);
+float!(f32, 4, Single, u32, |[a, b, c, d]| (a + c) + (b + d));
+float!(f64, 8, Double, u64, |[a, b, c, d]| (a + c) + (b + d));
 
 /// Half precision.
 #[derive(Debug, Clone, Copy)]
@@ -253,6 +269,10 @@ impl Sample for Half {
         if self.0 & 0x7fff == 0 { 0 } else { self.0.into() }
     }
 
+    fn is(self, nodata: Self) -> bool {
+        self == nodata
+    }
+
     fn beside(self, _: Self) -> Self {
         match self.0 {
             0x7bff.. if self.0 < 0x8000 => Self(0x7bfe),
@@ -284,7 +304,7 @@ mod tests {
         assert_eq!([-1.5, -0.5, 0.5, 1.5, 2.4, 1e9].map(i8::from_double), [-2, -1, 1, 2, 2, 127]);
         assert_eq!([-1.5f32, -0.5, 0.5, 1.5, 254.6, 1e9].map(u8::from_single), [0, 0, 1, 2, 255, 255]);
         let mut out = [[0]; 2];
-        assert!(i8::quarter(&[[255], [255], [1], [1]], &[[0], [0], [0], [0]], &mut out));
+        assert!(i8::quarter(&[[255], [255], [1], [1]], &[[0], [0], [0], [0]], &mut out, true));
         assert_eq!(out, [[255], [1]]); // -2 / 4 and 2 / 4
     }
 }
