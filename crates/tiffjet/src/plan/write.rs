@@ -675,6 +675,21 @@ mod tests {
     }
 
     #[test]
+    fn overviews_are_averages_of_what_can_be_averaged() {
+        let resampling = |change: fn(&mut WriteOptions)| {
+            let cog = plan(|o| {
+                (o.cog, o.dtype) = (true, DType::UInt8);
+                change(o);
+            });
+            cog.unwrap().overviews[0].resampling
+        };
+        assert_eq!(resampling(|_| ()), Resampling::Average);
+        assert_eq!(resampling(|o| o.bits = Some(1)), Resampling::Nearest);
+        assert_eq!(resampling(|o| (o.shape[0], o.colour_map) = (1, Some(vec![0; 768]))), Resampling::Nearest);
+        assert_eq!(resampling(|o| (o.bits, o.resampling) = (Some(1), Some(Resampling::Mode))), Resampling::Mode);
+    }
+
+    #[test]
     fn directories_stand_as_gdal_expects_them() {
         let masked = plan(|o| {
             o.cog = true;

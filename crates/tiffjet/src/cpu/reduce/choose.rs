@@ -26,7 +26,7 @@ impl<T: Sample> Mode<T> {
 }
 
 /// The value that is first to be as often among `values` as the most frequent is in the end.
-fn mode<T: Sample>(values: &[T]) -> Option<T> {
+pub(super) fn mode<T: Sample>(values: &[T]) -> Option<T> {
     if values.len() > FEW {
         return mode_of_many(values);
     }

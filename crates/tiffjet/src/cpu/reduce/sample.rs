@@ -256,7 +256,7 @@ impl Sample for Half {
         }
         // Bits grow with the number: whole steps at its exponent, and those of all exponents below.
         let exponent = (magnitude.to_bits() >> 52).max(1023 - 14);
-        let step = f64::from_bits(exponent - 10 << 52);
+        let step = f64::from_bits((exponent - 10) << 52);
         let steps = (magnitude / step).round_ties_even() as u16;
         Self(sign | (((exponent - (1023 - 14)) as u16) << 10).wrapping_add(steps))
     }
