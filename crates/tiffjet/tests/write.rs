@@ -9,7 +9,7 @@ use tiffjet::source::MemorySource;
 use tiffjet::tiff::{Directory, Field, FieldType, Head, Header, tag};
 use tiffjet::{
     Backend, BigTiff, Blocks, Cpu, DType, EncodedRows, Error, Image, Layout, Limits, Nodata, OpenOptions, Overviews,
-    Prediction, ReadPlan, Result, RowsView, SampleKind, Window, WriteOptions, Writer,
+    Prediction, ReadPlan, Resampling, Result, RowsView, SampleKind, Window, WriteOptions, Writer,
 };
 
 /// xorshift64: the tests need no better chance than this.
@@ -53,6 +53,7 @@ impl Case {
     fn new(shape: [usize; 3], dtype: DType, change: impl FnOnce(&mut WriteOptions)) -> Self {
         let mut options = WriteOptions::new(shape, dtype);
         options.blocks = Blocks::Tiles { width: 32, height: 16 };
+        options.resampling = Some(Resampling::Nearest); // which is easily told from the pixels above
         change(&mut options);
         let bits = options.bits.unwrap_or(dtype.size() as u16 * 8);
         let [_, height, width] = shape;

@@ -32,9 +32,9 @@ pub struct Choices {
     /// auto, none, or parts of the full size
     #[arg(long, default_value = "auto", value_name = "2,4,8", value_parser = parse_overviews)]
     overviews: Overviews,
-    /// How overviews are made: nearest, average, mode, min, max, bilinear, cubic, rms or gauss
-    #[arg(long, default_value = "nearest", value_name = "R", value_parser = parse_resampling)]
-    pub resampling: Resampling,
+    /// How overviews are made: average (nearest for a colour map or single bits), nearest, mode, min, max, bilinear, cubic, rms, gauss
+    #[arg(long, value_name = "R", value_parser = parse_resampling)]
+    pub resampling: Option<Resampling>,
     /// 64-bit offsets: auto, yes or no
     #[arg(long, default_value = "auto", value_name = "B", value_parser = parse_big)]
     bigtiff: BigTiff,

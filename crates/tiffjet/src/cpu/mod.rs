@@ -84,6 +84,6 @@ impl Backend for Cpu {
     }
 
     fn reducer(&self, plan: &OverviewPlan) -> Result<Box<dyn Reducer>> {
-        reduce::reducer(plan)
+        reduce::reducer(plan, self.pool.clone())
     }
 }

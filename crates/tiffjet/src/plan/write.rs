@@ -9,7 +9,7 @@ use crate::layout::{Predictor, YCBCR};
 use crate::tiff::{Field, FieldType, tag};
 use crate::writer::{BigTiff, Blocks, Overviews, Prediction, WriteOptions};
 
-use super::OverviewPlan;
+use super::{OverviewPlan, Resampling};
 
 /// PhotometricInterpretation.
 const MIN_IS_BLACK: u16 = 1;
@@ -311,6 +311,10 @@ impl Planner<'_> {
             None => Vec::new(),
         };
         self.probe(&levels[0])?;
+        let resampling = options.resampling.unwrap_or(match options.colour_map.is_some() || bits == 1 {
+            true => Resampling::Nearest,
+            false => Resampling::Average,
+        });
         let overviews = sizes
             .windows(2)
             .map(|pair| OverviewPlan {
@@ -319,7 +323,7 @@ impl Planner<'_> {
                 bands: usize::from(bands),
                 dtype: options.dtype,
                 bits,
-                resampling: options.resampling,
+                resampling,
                 nodata: nodata.clone(),
                 mask: options.mask,
                 palette: options.colour_map.is_some(),
@@ -671,6 +675,21 @@ mod tests {
         assert_eq!(sizes(&plan(|_| ()).unwrap()), [(700, 600)]);
         let listed = plan(|o| o.overviews = Overviews::Factors(vec![3, 10, 1000, 2000])).unwrap();
         assert_eq!(sizes(&listed), [(700, 600), (234, 200), (70, 60), (1, 1)]);
+    }
+
+    #[test]
+    fn overviews_are_averages_of_what_can_be_averaged() {
+        let resampling = |change: fn(&mut WriteOptions)| {
+            let cog = plan(|o| {
+                (o.cog, o.dtype) = (true, DType::UInt8);
+                change(o);
+            });
+            cog.unwrap().overviews[0].resampling
+        };
+        assert_eq!(resampling(|_| ()), Resampling::Average);
+        assert_eq!(resampling(|o| o.bits = Some(1)), Resampling::Nearest);
+        assert_eq!(resampling(|o| (o.shape[0], o.colour_map) = (1, Some(vec![0; 768]))), Resampling::Nearest);
+        assert_eq!(resampling(|o| (o.bits, o.resampling) = (Some(1), Some(Resampling::Mode))), Resampling::Mode);
     }
 
     #[test]

@@ -32,8 +32,9 @@ pub struct WriteOptions {
     pub cog: bool,
     /// Which overviews.
     pub overviews: Overviews,
-    /// How they are made.
-    pub resampling: Resampling,
+    /// How they are made; where it is not given by averaging, but nearest where the values are indices of a colour map
+    /// or single bits.
+    pub resampling: Option<Resampling>,
     /// The value that stands for no data.
     pub nodata: Option<Nodata>,
     /// Writes the nodata value where a pixel is NaN. The caller's pixels stay as they are.
@@ -71,7 +72,7 @@ impl WriteOptions {
             big: BigTiff::Auto,
             cog: false,
             overviews: Overviews::Auto,
-            resampling: Resampling::Nearest,
+            resampling: None,
             nodata: None,
             nan_to_nodata: false,
             sparse: false,
