@@ -132,9 +132,36 @@ fn sub_directories_are_limited() {
 
 #[test]
 fn tag_values_are_limited() {
-    let image = Tiff::new(16, 16).samples(100).tag(tag::BITS_PER_SAMPLE, Value::Short(vec![8; 1000]));
+    let image = Tiff::new(16, 16).samples(1000);
     let file = image.build(&image.gradient());
     assert_limited(&file, 2000, |n| Limits { value_bytes: n, ..Limits::default() });
+}
+
+#[test]
+fn fields_of_a_directory_are_limited() {
+    let image = Tiff::new(16, 16);
+    let file = image.build(&image.gradient());
+    let opened = |fields| open(file.clone(), Limits { fields, ..Limits::default() });
+    assert!(opened(100).is_ok());
+    assert!(matches!(opened(3), Err(Error::Limit { allowed: 3, .. })));
+}
+
+#[test]
+fn levels_beyond_the_limit_are_passed_over() {
+    let (image, pixels) = pyramid(Compression::None);
+    let file = image.build(&pixels[0]);
+    let image = open(file, Limits { levels: 1, ..Limits::default() }).unwrap();
+    assert_eq!(image.levels().len(), 2);
+    assert!(image.warnings().iter().any(|w| w.contains("passed over")), "{:?}", image.warnings());
+}
+
+#[test]
+fn shared_chrominance_is_three_bands_of_eight_bits() {
+    for (samples, bits) in [(1, 8), (4, 8), (3, 16), (3, 4)] {
+        let image = Tiff::new(16, 16).samples(samples).bits(bits).tag(tag::PHOTOMETRIC, Value::Short(vec![6]));
+        let file = image.build(&image.gradient());
+        assert!(matches!(open(file, Limits::default()), Err(Error::Unsupported { .. })), "{samples} x {bits}");
+    }
 }
 
 #[test]
