@@ -176,8 +176,8 @@ impl Reader<'_> {
     #[allow(unsafe_code, clippy::mut_from_ref)]
     fn row(&self, band: usize, tile: &TileRead, y: u32) -> &mut [u8] {
         let (top, left) = tile.at;
-        // SAFETY: the tiles of a plan have disjoint parts, a tile is handled by one thread, and that thread holds one
-        // row of a band at a time.
+        // SAFETY: the tiles of a plan have disjoint parts and a tile is handled by one thread, which asks for no row of
+        // a band again while it holds it: `place` holds one row of each band, `scatter` up to `SCATTER` different ones.
         unsafe { self.canvas.span(band, (top + y) as usize, left as usize, tile.part.width as usize) }
     }
 
@@ -187,7 +187,8 @@ impl Reader<'_> {
         let whole = tile.part.width == self.plan.layout.format.width && tile.part.width as usize == self.canvas.width();
         let (top, left) = tile.at;
         let n = tile.part.width as usize * tile.part.height as usize;
-        // SAFETY: as in `row`; rows as wide as the canvas follow each other.
+        // SAFETY: as in `row`, and rows as wide as the canvas follow each other; while a block is held, no row of it is
+        // asked for.
         whole.then(|| unsafe { self.canvas.span(band, top as usize, left as usize, n) })
     }
 
