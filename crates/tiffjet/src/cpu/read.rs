@@ -11,7 +11,7 @@ use rayon::ThreadPool;
 
 use super::canvas::Canvas;
 use super::chroma;
-use super::unpack::Unpack;
+use super::unpack::{self, Unpack};
 use crate::backend::ReadJob;
 use crate::codec::{Cause, Encoded, Unit, reverse_bits};
 use crate::error::{Error, Result};
@@ -105,11 +105,9 @@ impl Reader<'_> {
                         failed = Some((i, error));
                     }
                 }
-                // A huge tile must not stay in memory behind the user's back.
-                if scratch.decoded.len() + scratch.encoded.len() > (16 << 20) {
-                    *scratch = Scratch::default();
-                }
+                super::shed([&mut scratch.encoded, &mut scratch.decoded]);
             });
+            unpack::shed();
             let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
             total.0.add(&report);
             if let Some((i, error)) = failed
