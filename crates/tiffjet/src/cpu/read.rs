@@ -158,14 +158,16 @@ impl Reader<'_> {
 
     /// A tile that is not in the file.
     fn fill(&self, tile: &TileRead) {
+        let value = &self.plan.fill[..];
+        let zero = value.iter().all(|&b| b == 0);
+        let fill = |pixels: &mut [u8]| match zero {
+            true => pixels.fill(0),
+            false => pixels.chunks_exact_mut(value.len()).for_each(|v| v.copy_from_slice(value)),
+        };
         for (out, _) in self.unpack.bands(tile) {
-            for y in 0..tile.part.height {
-                let row = self.row(out, tile, y);
-                if self.plan.fill.iter().all(|&b| b == 0) {
-                    row.fill(0);
-                } else {
-                    row.chunks_exact_mut(self.plan.fill.len()).for_each(|v| v.copy_from_slice(&self.plan.fill));
-                }
+            match self.block(out, tile) {
+                Some(block) => fill(block),
+                None => (0..tile.part.height).for_each(|y| fill(self.row(out, tile, y))),
             }
         }
     }
