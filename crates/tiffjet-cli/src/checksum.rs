@@ -43,7 +43,7 @@ impl Checksum {
         let dump = self.dump.as_deref().map(NewFile::create).transpose()?;
         let mut hashes = vec![Sha256::new(); whole[0]];
         let layout = &image.level(window.level)?.layout;
-        let dtype = image.dtype();
+        let dtype = layout.dtype();
         let band_bytes = whole[1] * whole[2] * shown_as(dtype).size();
         let mut done = 0;
         for piece in pieces(layout, &window, whole) {

@@ -5,7 +5,7 @@ mod measured;
 use std::time::Duration;
 
 use measured::tiffjet;
-use tiffjet_testkit::hostile;
+use tiffjet_testkit::{Tiff, hostile};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -14,6 +14,18 @@ fn checksum(file: &[u8], arguments: &[&str]) -> measured::Run {
     let path = folder.path().join("image.tif");
     std::fs::write(&path, file).unwrap();
     tiffjet(&[&["checksum", "--json", path.to_str().unwrap()], arguments].concat(), PATIENCE)
+}
+
+#[test]
+fn the_type_is_that_of_the_level() {
+    let overview = Tiff::new(16, 16).bits(16).overview();
+    let pixels = overview.gradient();
+    let image = Tiff::new(32, 32).directory(overview, &pixels);
+    let file = image.build(&image.gradient());
+    for (level, dtype) in [("0", "uint8"), ("1", "uint16")] {
+        let run = checksum(&file, &["--level", level]);
+        assert!(run.stdout.contains(&format!(r#""dtype":"{dtype}""#)), "{run:?}");
+    }
 }
 
 #[test]
