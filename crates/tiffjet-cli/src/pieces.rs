@@ -61,8 +61,8 @@ mod tests {
     fn pieces_end_with_tiles() {
         let cut = |step, down, rows| Pieces { step, down }.cut(rows).collect::<Vec<_>>();
         assert_eq!(cut(16, 32, 10..70), [10..32, 32..64, 64..70]);
-        assert_eq!(cut(1, 100, 5..70), [5..70]);
+        assert_eq!(cut(1, 50, 5..70), [5..55, 55..70]);
         assert_eq!(cut(16, 16, 5..5), [0..0; 0]);
-        assert_eq!(cut(u32::MAX, u32::MAX, 1..u32::MAX), [1..u32::MAX]);
+        assert_eq!(cut(1 << 31, 1 << 31, 1..u32::MAX), [1..1 << 31, 1 << 31..u32::MAX]);
     }
 }
