@@ -8,11 +8,12 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tiffjet::geo::Nodata;
-use tiffjet::{DType, Image, Window};
+use tiffjet::{DType, Image, Layout, Window};
 
 use crate::Outcome;
 use crate::args::{On, Pixels};
 use crate::output::{NewFile, print};
+use crate::pieces::{Pieces, in_proportion};
 
 /// Bytes of pixels in memory at once, as far as the file's tiles allow.
 const PIECE: u64 = 64 << 20;
@@ -38,12 +39,14 @@ impl Checksum {
         let image = self.pixels.file.open()?;
         let window = self.pixels.window();
         let whole = image.plan_shape(&window)?;
+        in_proportion(&image, window.level, whole)?;
         let dump = self.dump.as_deref().map(NewFile::create).transpose()?;
         let mut hashes = vec![Sha256::new(); whole[0]];
-        let dtype = image.dtype();
+        let layout = &image.level(window.level)?.layout;
+        let dtype = layout.dtype();
         let band_bytes = whole[1] * whole[2] * shown_as(dtype).size();
         let mut done = 0;
-        for piece in pieces(&image, &window, whole)? {
+        for piece in pieces(layout, &window, whole) {
             let tensor = image.read(&piece)?;
             for (band, hash) in hashes.iter_mut().enumerate() {
                 let pixels = tensor.band(band).unwrap_or_default();
@@ -120,30 +123,20 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// Cuts a window into pieces that fit in memory, in order of its rows: rows of whole tiles, so that no tile is decoded
-/// twice, or parts of a row where a single one is too long and can be read in parts.
-fn pieces(image: &Image, window: &Window, shape: [usize; 3]) -> Result<Vec<Window>, tiffjet::Error> {
-    let layout = &image.level(window.level)?.layout;
+/// Cuts a window into pieces that fit in memory, in order of its rows: rows of whole tiles, or parts of a row where a
+/// single one is too long and can be read in parts.
+fn pieces<'a>(layout: &Layout, window: &'a Window, shape: [usize; 3]) -> impl Iterator<Item = Window> + 'a {
     let column_bytes = (shape[0] * layout.dtype().size()) as u64;
     let fit = u32::try_from(PIECE / column_bytes.max(1)).unwrap_or(u32::MAX).max(1);
     let top = window.rows.as_ref().map_or(0, |r| r.start);
     let left = window.cols.as_ref().map_or(0, |r| r.start);
-    let (height, width) = (shape[1] as u32, shape[2] as u32);
-    let (down, across) = match layout.rows_are_bytes() {
-        true if width > fit => (1, fit),
-        true => (fit / width, width),
-        false => ((fit / width).max(1).next_multiple_of(layout.format.height), width),
-    };
-    let mut pieces = Vec::new();
-    let mut y = top;
-    while y < top + height {
-        let step = if layout.rows_are_bytes() { 1 } else { layout.format.height };
-        let end = (y / step * step).saturating_add(down).min(top + height);
-        for x in (left..left + width).step_by(across as usize) {
-            let cols = x..x.saturating_add(across).min(left + width);
-            pieces.push(Window { rows: Some(y..end), cols: Some(cols), ..window.clone() });
-        }
-        y = end;
-    }
-    Ok(pieces)
+    let (bottom, right) = (top + shape[1] as u32, left + shape[2] as u32);
+    let across = if layout.rows_are_bytes() { fit } else { u32::MAX };
+    let rows = Pieces::new(layout, column_bytes.saturating_mul(shape[2] as u64), PIECE).cut(top..bottom);
+    rows.flat_map(move |rows| {
+        (left..right).step_by(across as usize).map(move |x| {
+            let cols = x..x.saturating_add(across).min(right);
+            Window { rows: Some(rows.clone()), cols: Some(cols), ..window.clone() }
+        })
+    })
 }

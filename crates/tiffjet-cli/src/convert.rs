@@ -5,7 +5,6 @@ mod cast;
 mod choices;
 
 use std::io::Write;
-use std::ops::Range;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::sync_channel;
@@ -16,6 +15,7 @@ use tiffjet::{DType, Error, Image, Result, RowsView, Tensor, Window, WriteOption
 
 use crate::Outcome;
 use crate::args::{Input, On, Part, remote};
+use crate::pieces::{Pieces, in_proportion};
 use cast::Cast;
 use choices::Choices;
 
@@ -59,6 +59,7 @@ impl Convert {
         let image = self.file.open()?;
         let window = self.part.of_level(0);
         let shape = image.plan_shape(&window)?;
+        in_proportion(&image, window.level, shape)?;
         let options = self.options(&image, &window, shape)?;
         let writer = self.create(&options)?;
         if image.pages() > 1 {
@@ -84,9 +85,9 @@ impl Convert {
     fn options(&self, image: &Image, window: &Window, shape: [usize; 3]) -> Result<WriteOptions> {
         let mut options = WriteOptions::new(shape, self.choices.dtype.unwrap_or(image.dtype()));
         // One piece is read while another is written; where tiles make pieces large, the writer has less.
-        let piece = pieces(image, window, shape, self.piece_bytes())?.iter().map(|rows| rows.len() as u64).max();
+        let piece = pieces(image, window, shape, self.piece_bytes())?.rows().min(shape[1] as u32);
         let row_bytes = (shape[0] as u64).saturating_mul(shape[2] as u64).saturating_mul(image.dtype().size() as u64);
-        let held = piece.unwrap_or(0).saturating_mul(row_bytes).saturating_mul(2);
+        let held = u64::from(piece).saturating_mul(row_bytes).saturating_mul(2);
         options.memory = self.memory.saturating_sub(held).max(self.memory / 4);
         self.choices.apply(&mut options);
         carry::carry(image, window, &self.choices, &mut options)?;
@@ -124,7 +125,8 @@ fn stream(
 ) -> Result<()> {
     let progress = progress(shape[1] as u64);
     let cast = Cast::new(image.dtype(), options);
-    let pieces = pieces(image, window, shape, piece_bytes)?;
+    let top = window.rows.as_ref().map_or(0, |rows| rows.start);
+    let pieces = pieces(image, window, shape, piece_bytes)?.cut(top..top + shape[1] as u32);
     std::thread::scope(|scope| {
         let (sender, receiver) = sync_channel(0);
         scope.spawn(move || {
@@ -165,22 +167,10 @@ fn push(writer: &mut Writer, cast: &Cast, pixels: &Tensor, mask: Option<&Tensor>
     writer.push(&rows)
 }
 
-/// Rows of whole tiles, so that none is decoded twice.
-fn pieces(image: &Image, window: &Window, shape: [usize; 3], bytes: u64) -> Result<Vec<Range<u32>>> {
+fn pieces(image: &Image, window: &Window, shape: [usize; 3], bytes: u64) -> Result<Pieces> {
     let layout = &image.level(window.level)?.layout;
     let row_bytes = (shape[0] as u64).saturating_mul(shape[2] as u64).saturating_mul(layout.dtype().size() as u64);
-    let fit = u32::try_from(bytes / row_bytes.max(1)).unwrap_or(u32::MAX).max(1);
-    let step = if layout.rows_are_bytes() { 1 } else { layout.format.height };
-    let rows = window.rows.clone().unwrap_or(0..layout.height);
-    let height = (fit / step).max(1).saturating_mul(step);
-    let mut pieces = Vec::new();
-    let mut y = rows.start;
-    while y < rows.end {
-        let end = (y / step * step).saturating_add(height).min(rows.end);
-        pieces.push(y..end);
-        y = end;
-    }
-    Ok(pieces)
+    Ok(Pieces::new(layout, row_bytes, bytes))
 }
 
 /// A bar on a terminal, nothing elsewhere.

@@ -5,6 +5,7 @@ mod checksum;
 mod convert;
 mod info;
 mod output;
+mod pieces;
 mod plan;
 mod preview;
 mod validate;

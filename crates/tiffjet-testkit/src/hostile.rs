@@ -278,6 +278,7 @@ fn width_twice() -> Vec<u8> {
 /// Images and tiles of sizes that can't be.
 fn sizes() -> Vec<Case> {
     const HUGE: u32 = 1 << 31;
+    const MOST: u32 = i32::MAX as u32;
     let with = |tag: u16, value: u32| file(small().tag(tag, long(value)));
     let sized = |image: Tiff, width: u32, height: u32| {
         file(image.tag(tag::IMAGE_WIDTH, long(width)).tag(tag::IMAGE_LENGTH, long(height)))
@@ -312,6 +313,22 @@ fn sizes() -> Vec<Case> {
             let image = Tiff::new(16, 16).tile(16, 16).sparse([0]);
             let image = image.tag(tag::TILE_WIDTH, long(1 << 20)).tag(tag::TILE_LENGTH, long(1 << 20));
             sized(image, 1 << 20, 1 << 20)
+        }),
+        case("image-2^31-1-of-one-sparse-tile", Either, {
+            let image = Tiff::new(16, 16).tile(16, 16).sparse([0]);
+            sized(image.tag(tag::TILE_WIDTH, long(MOST)).tag(tag::TILE_LENGTH, long(MOST)), MOST, MOST)
+        }),
+        case("image-2^31-1-of-one-sparse-strip", Either, {
+            sized(Tiff::new(16, 16).sparse([0]).tag(tag::ROWS_PER_STRIP, long(MOST)), MOST, MOST)
+        }),
+        case("image-2^31-1-in-rows", Refused, sized(strip().tag(tag::ROWS_PER_STRIP, long(1)), MOST, MOST)),
+        case("image-2^31-1-in-rows-of-one-pixel", Refused, sized(strip().tag(tag::ROWS_PER_STRIP, long(1)), 1, MOST)),
+        case("image-2^31-1-high-in-one-sparse-strip", Either, {
+            sized(Tiff::new(16, 16).sparse([0]).tag(tag::ROWS_PER_STRIP, long(MOST)), 1, MOST)
+        }),
+        case("image-2^31-1-of-one-sparse-row", Either, sized(Tiff::new(16, 1).strips(1).sparse([0]), MOST, 1)),
+        case("image-2^31-1-in-tiles-of-rows", Refused, {
+            sized(small().tag(tag::TILE_WIDTH, long(MOST)).tag(tag::TILE_LENGTH, long(1)), MOST, MOST)
         }),
         case("tile-2^31", Refused, tile(HUGE, HUGE, Compression::None)),
         case("tile-2^30-by-2^14", Refused, tile(1 << 30, 1 << 14, Compression::None)),

@@ -1,8 +1,11 @@
 //! Many pixels to few, a block of the image at a time.
 
+use std::ops::Range;
+
 use tiffjet::geo::Nodata;
 use tiffjet::{DType, Image, Layout, Result, Tensor, Window};
 
+use crate::pieces::in_proportion;
 use crate::values;
 
 /// Bytes of pixels in memory at once, as far as the file's tiles allow.
@@ -38,22 +41,16 @@ impl Shrink {
     /// Reads the level block by block.
     pub fn run(&self, image: &Image) -> Result<Small> {
         let layout = &image.level(self.level)?.layout;
+        in_proportion(image, self.level, [self.bands.len(), layout.height as usize, layout.width as usize])?;
         let mut sums = Sums::new(self, image);
-        for block in blocks(layout, self.level, &self.bands) {
-            if self.pick && !self.wants(layout, &block) {
+        for block in blocks(layout, self.bands.len()) {
+            if !sums.wants(&block) {
                 continue;
             }
-            sums.add(&block, image)?;
+            let (rows, cols) = (Some(block.rows.clone()), Some(block.columns.clone()));
+            sums.add(&block, image, &Window { level: self.level, rows, cols, bands: Some(self.bands.clone()) })?;
         }
         Ok(sums.done())
-    }
-
-    /// Whether a picked pixel lies in a block.
-    fn wants(&self, layout: &Layout, block: &Window) -> bool {
-        let hit = |range: &Option<std::ops::Range<u32>>, length, small| {
-            range.clone().is_some_and(|r| r.into_iter().any(|i| picked(i, length, small)))
-        };
-        hit(&block.rows, layout.height, self.height) && hit(&block.cols, layout.width, self.width)
     }
 }
 
@@ -67,24 +64,59 @@ fn fit(width: u32, height: u32, size: u32) -> (u32, u32) {
     (scaled(width), scaled(height))
 }
 
-/// The pixel of the picture that pixel `i` of `length` goes to.
-fn place(i: u32, length: u32, small: u32) -> u32 {
-    (u64::from(i) * u64::from(small) / u64::from(length)) as u32
+/// Where the pixels along one side of the image go in the picture. The image may be millions of times its size.
+struct Side {
+    /// The first pixel of each place, and the end.
+    starts: Vec<u32>,
+    /// Only the pixel in the middle of each place goes there.
+    pick: bool,
 }
 
-/// Whether pixel `i` is the one in the middle of its pixel of the picture.
-fn picked(i: u32, length: u32, small: u32) -> bool {
-    let (length, small) = (u64::from(length), u64::from(small));
-    let target = u64::from(i) * small / length;
-    // The first and the last source pixel of this pixel of the picture.
-    let first = (target * length).div_ceil(small);
-    let last = ((target + 1) * length).div_ceil(small) - 1;
-    u64::from(i) == first + (last - first) / 2
+impl Side {
+    fn new(length: u32, small: u32, pick: bool) -> Self {
+        let start = |place: u32| (u64::from(place) * u64::from(length)).div_ceil(u64::from(small)) as u32;
+        Self { starts: (0..=small).map(start).collect(), pick }
+    }
+
+    /// The place that a pixel belongs to.
+    fn find(&self, pixel: u32) -> usize {
+        self.starts.partition_point(|&start| start <= pixel).saturating_sub(1)
+    }
+
+    /// The place that a pixel goes to, where it goes anywhere; `near` is one at or before it and moves along.
+    fn place(&self, pixel: u32, near: &mut usize) -> Option<usize> {
+        while self.starts[*near + 1] <= pixel {
+            *near += 1;
+        }
+        (!self.pick || pixel == self.middle(*near)).then_some(*near)
+    }
+
+    fn middle(&self, place: usize) -> u32 {
+        let (first, end) = (self.starts[place], self.starts[place + 1]);
+        first + (end - 1 - first) / 2
+    }
+
+    /// The places that some pixels go to, and how many go to each.
+    fn tally(&self, pixels: &Range<u32>) -> Vec<(usize, u32)> {
+        let places = self.find(pixels.start)..self.starts.len() - 1;
+        let places = places.take_while(|&place| self.starts[place] < pixels.end);
+        let count = |place: usize| match self.pick {
+            true => u32::from(pixels.contains(&self.middle(place))),
+            false => self.starts[place + 1].min(pixels.end) - self.starts[place].max(pixels.start),
+        };
+        places.map(|place| (place, count(place))).filter(|&(_, count)| count > 0).collect()
+    }
+}
+
+/// A part of a level.
+struct Block {
+    rows: Range<u32>,
+    columns: Range<u32>,
 }
 
 /// Cuts a level into blocks of whole tiles that fit in memory.
-fn blocks<'a>(layout: &'a Layout, level: usize, bands: &'a [u16]) -> impl Iterator<Item = Window> + 'a {
-    let value_bytes = (bands.len() * layout.dtype().size()) as u64;
+fn blocks(layout: &Layout, bands: usize) -> impl Iterator<Item = Block> {
+    let value_bytes = (bands * layout.dtype().size()) as u64;
     let fit = u32::try_from(BLOCK / value_bytes).unwrap_or(u32::MAX).max(1);
     let (tile_width, tile_height) = match layout.rows_are_bytes() && !layout.tiled {
         true => (1, 1),
@@ -94,11 +126,9 @@ fn blocks<'a>(layout: &'a Layout, level: usize, bands: &'a [u16]) -> impl Iterat
     let across = whole(fit / tile_height, tile_width, layout.width);
     let down = whole(fit / across, tile_height, layout.height);
     (0..layout.height).step_by(down as usize).flat_map(move |y| {
-        (0..layout.width).step_by(across as usize).map(move |x| Window {
-            level,
-            rows: Some(y..y.saturating_add(down).min(layout.height)),
-            cols: Some(x..x.saturating_add(across).min(layout.width)),
-            bands: Some(bands.to_vec()),
+        (0..layout.width).step_by(across as usize).map(move |x| Block {
+            rows: y..y.saturating_add(down).min(layout.height),
+            columns: x..x.saturating_add(across).min(layout.width),
         })
     })
 }
@@ -107,9 +137,8 @@ fn blocks<'a>(layout: &'a Layout, level: usize, bands: &'a [u16]) -> impl Iterat
 struct Sums {
     width: usize,
     height: usize,
-    /// Pixels that are neither picked nor averaged have no place.
-    columns: Vec<Option<u32>>,
-    rows: Vec<Option<u32>>,
+    columns: Side,
+    rows: Side,
     sums: Vec<Vec<f64>>,
     counts: Vec<Vec<u64>>,
     /// Alpha of all pixels added up, and how many they are.
@@ -124,10 +153,6 @@ impl Sums {
     fn new(shrink: &Shrink, image: &Image) -> Self {
         let level = &image.levels()[shrink.level];
         let layout = &level.layout;
-        let places = |length: u32, small: u32| {
-            let kept = |i: u32| !shrink.pick || picked(i, length, small);
-            (0..length).map(|i| kept(i).then(|| place(i, length, small))).collect::<Vec<_>>()
-        };
         let size = shrink.width as usize * shrink.height as usize;
         let alpha = layout.extra_samples.iter().any(|kind| matches!(kind, 1 | 2));
         let masked = level.mask.is_some() || alpha;
@@ -139,8 +164,8 @@ impl Sums {
         Self {
             width: shrink.width as usize,
             height: shrink.height as usize,
-            columns: places(layout.width, shrink.width),
-            rows: places(layout.height, shrink.height),
+            columns: Side::new(layout.width, shrink.width, shrink.pick),
+            rows: Side::new(layout.height, shrink.height, shrink.pick),
             sums: vec![vec![0.0; size]; shrink.bands.len()],
             counts: vec![vec![0; size]; shrink.bands.len()],
             opacity: vec![0; size],
@@ -150,7 +175,12 @@ impl Sums {
         }
     }
 
-    fn add(&mut self, block: &Window, image: &Image) -> Result<()> {
+    /// Whether some pixel of a block goes anywhere.
+    fn wants(&self, block: &Block) -> bool {
+        !self.rows.tally(&block.rows).is_empty() && !self.columns.tally(&block.columns).is_empty()
+    }
+
+    fn add(&mut self, block: &Block, image: &Image, window: &Window) -> Result<()> {
         if !self.masked {
             let plan = image.plan(block)?;
             if plan.tiles().iter().all(|tile| tile.range.is_empty()) {
@@ -158,27 +188,28 @@ impl Sums {
                 return Ok(());
             }
         }
-        let tensor = image.read(block)?;
-        let top = block.rows.as_ref().map_or(0, |r| r.start as usize);
-        let left = block.cols.as_ref().map_or(0, |r| r.start as usize);
-        let mask = if self.masked { Some(image.read_mask(block)?) } else { None };
+        let tensor = image.read(window)?;
+        let (top, left) = (block.rows.start, block.columns.start);
+        let (mut near_row, first_column) = (self.rows.find(top), self.columns.find(left));
+        let mask = if self.masked { Some(image.read_mask(window)?) } else { None };
         let mask = mask.as_ref().and_then(Tensor::bytes);
         let [bands, height, width] = tensor.shape;
         let row_bytes = width * tensor.dtype.size();
         // Whether some band of a pixel of the row is valid.
         let mut valid = vec![false; width];
         for y in 0..height {
-            let Some(row) = self.rows[top + y] else { continue };
-            let at = row as usize * self.width;
+            let Some(row) = self.rows.place(top + y as u32, &mut near_row) else { continue };
+            let at = row * self.width;
             let mask = mask.map(|mask| &mask[y * width..][..width]);
             valid.fill(false);
             for band in 0..bands {
                 let pixels = &tensor.band(band).unwrap_or_default()[y * row_bytes..][..row_bytes];
                 self.add_row(band, at, left, pixels, tensor.dtype, mask, &mut valid);
             }
+            let mut near = first_column;
             for (x, &valid) in valid.iter().enumerate() {
-                let Some(column) = self.columns[left + x] else { continue };
-                let to = at + column as usize;
+                let Some(column) = self.columns.place(left + x as u32, &mut near) else { continue };
+                let to = at + column;
                 self.pixels[to] += 1;
                 self.opacity[to] += u64::from(if valid { mask.map_or(255, |mask| mask[x]) } else { 0 });
             }
@@ -187,16 +218,16 @@ impl Sums {
     }
 
     /// Adds a block that is not in the file: all its pixels are the same, so they are counted, not visited.
-    fn add_absent(&mut self, block: &Window, fill: &[u8], dtype: DType) {
+    fn add_absent(&mut self, block: &Block, fill: &[u8], dtype: DType) {
         let mut value = f64::NAN;
         values::for_each(fill, dtype, |_, number| value = number);
-        let rows = tally(&self.rows, block.rows.clone());
-        let columns = tally(&self.columns, block.cols.clone());
+        let rows = self.rows.tally(&block.rows);
+        let columns = self.columns.tally(&block.columns);
         let valid: Vec<bool> = self.nodata.iter().map(|&nodata| value.is_finite() && nodata != Some(value)).collect();
         let any = valid.contains(&true);
         for &(row, down) in &rows {
             for &(column, across) in &columns {
-                let to = row as usize * self.width + column as usize;
+                let to = row * self.width + column;
                 let count = u64::from(down) * u64::from(across);
                 for band in (0..valid.len()).filter(|&band| valid[band]) {
                     self.sums[band][to] += value * count as f64;
@@ -213,7 +244,7 @@ impl Sums {
         &mut self,
         band: usize,
         at: usize,
-        left: usize,
+        left: u32,
         pixels: &[u8],
         dtype: DType,
         mask: Option<&[u8]>,
@@ -221,12 +252,13 @@ impl Sums {
     ) {
         let (sums, counts) = (&mut self.sums[band], &mut self.counts[band]);
         let nodata = self.nodata[band];
+        let mut near = self.columns.find(left);
         values::for_each(pixels, dtype, |x, value| {
-            let Some(column) = self.columns[left + x] else { return };
+            let Some(column) = self.columns.place(left + x as u32, &mut near) else { return };
             if !value.is_finite() || nodata == Some(value) || mask.is_some_and(|mask| mask[x] == 0) {
                 return;
             }
-            let to = at + column as usize;
+            let to = at + column;
             sums[to] += value;
             counts[to] += 1;
             valid[x] = true;
@@ -244,19 +276,6 @@ impl Sums {
             alpha: opacity.map(|(sum, count)| (sum / count.max(1)) as u8).collect(),
         }
     }
-}
-
-/// How many of some pixels go to each place along a side.
-fn tally(places: &[Option<u32>], range: Option<std::ops::Range<u32>>) -> Vec<(u32, u32)> {
-    let range = range.map_or(0..places.len(), |r| r.start as usize..r.end as usize);
-    let mut out: Vec<(u32, u32)> = Vec::new();
-    for &place in places[range].iter().flatten() {
-        match out.last_mut() {
-            Some((last, count)) if *last == place => *count += 1,
-            _ => out.push((place, 1)),
-        }
-    }
-    out
 }
 
 /// Nodata as a pixel of the type holds it.
@@ -282,11 +301,25 @@ mod tests {
     #[test]
     fn one_pixel_is_picked_for_each_of_the_picture() {
         for (length, small) in [(10, 10), (10, 3), (1000, 7), (257, 256)] {
-            let mut hits = vec![0; small as usize];
-            for i in (0..length).filter(|&i| picked(i, length, small)) {
-                hits[place(i, length, small) as usize] += 1;
+            let picked: Vec<(usize, u32)> = (0..small as usize).map(|place| (place, 1)).collect();
+            assert_eq!(Side::new(length, small, true).tally(&(0..length)), picked, "{length} to {small}");
+        }
+    }
+
+    #[test]
+    fn a_tally_counts_what_pixels_find_one_by_one() {
+        for (length, small) in [(10, 10), (10, 3), (1000, 7), (257, 256)] {
+            for pick in [false, true] {
+                let side = Side::new(length, small, pick);
+                let pixels = length / 5..length - 1;
+                let mut counts = vec![0; small as usize];
+                let mut near = side.find(pixels.start);
+                for pixel in pixels.clone() {
+                    side.place(pixel, &mut near).into_iter().for_each(|place| counts[place] += 1);
+                }
+                let counts: Vec<(usize, u32)> = counts.into_iter().enumerate().filter(|&(_, n)| n > 0).collect();
+                assert_eq!(side.tally(&pixels), counts, "{length} to {small}, pick {pick}");
             }
-            assert!(hits.iter().all(|&n| n == 1), "{length} to {small}: {hits:?}");
         }
     }
 }

@@ -14,7 +14,7 @@ pub(super) struct Canvas<'a> {
     buffer: PhantomData<&'a mut [u8]>,
 }
 
-// SAFETY: `rows` is the only access, and its contract keeps the parts of different threads apart.
+// SAFETY: `span` is the only access to the buffer, and its contract keeps all slices that live at once apart.
 unsafe impl Sync for Canvas<'_> {}
 
 impl<'a> Canvas<'a> {
@@ -33,7 +33,7 @@ impl<'a> Canvas<'a> {
     /// `n` values from (y, x) of a band, running on into the next rows.
     ///
     /// # Safety
-    /// No two threads may hold overlapping parts at once.
+    /// No two slices that live at once may overlap, be they of one thread or of several.
     #[allow(clippy::mut_from_ref)] // that is the point: see the contract
     pub(super) unsafe fn span(&self, band: usize, y: usize, x: usize, n: usize) -> &mut [u8] {
         let start = (band * self.height + y) * self.width + x;
@@ -44,7 +44,7 @@ impl<'a> Canvas<'a> {
                 && start + n <= self.bands * self.height * self.width,
             "a tile must stay inside the window"
         );
-        // SAFETY: the assertion keeps it inside the buffer, which outlives `self`; the caller keeps parts disjoint.
+        // SAFETY: the assertion keeps it inside the buffer, which outlives `self`; the caller keeps slices apart.
         unsafe { std::slice::from_raw_parts_mut(self.address.add(start * self.size), n * self.size) }
     }
 }

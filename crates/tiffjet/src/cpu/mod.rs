@@ -18,6 +18,16 @@ use crate::error::{Error, Result};
 use crate::plan::OverviewPlan;
 use crate::tensor::{HostBuffer, Report, Tensor};
 
+/// Bytes of buffers that a thread may keep from one read to the next.
+const KEPT: usize = 16 << 20;
+
+/// Lets go of buffers that have become huge: a huge tile must not stay in memory behind the user's back.
+fn shed<const N: usize>(buffers: [&mut Vec<u8>; N]) {
+    if buffers.iter().map(|buffer| buffer.capacity()).sum::<usize>() > KEPT {
+        buffers.into_iter().for_each(|buffer| *buffer = Vec::new());
+    }
+}
+
 /// Decodes on the cores of this machine.
 #[derive(Clone)]
 pub struct Cpu {

@@ -11,7 +11,7 @@ use rayon::ThreadPool;
 
 use super::canvas::Canvas;
 use super::chroma;
-use super::unpack::Unpack;
+use super::unpack::{self, Unpack};
 use crate::backend::ReadJob;
 use crate::codec::{Cause, Encoded, Unit, reverse_bits};
 use crate::error::{Error, Result};
@@ -105,11 +105,9 @@ impl Reader<'_> {
                         failed = Some((i, error));
                     }
                 }
-                // A huge tile must not stay in memory behind the user's back.
-                if scratch.decoded.len() + scratch.encoded.len() > (16 << 20) {
-                    *scratch = Scratch::default();
-                }
+                super::shed([&mut scratch.encoded, &mut scratch.decoded]);
             });
+            unpack::shed();
             let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
             total.0.add(&report);
             if let Some((i, error)) = failed
@@ -160,14 +158,16 @@ impl Reader<'_> {
 
     /// A tile that is not in the file.
     fn fill(&self, tile: &TileRead) {
+        let value = &self.plan.fill[..];
+        let zero = value.iter().all(|&b| b == 0);
+        let fill = |pixels: &mut [u8]| match zero {
+            true => pixels.fill(0),
+            false => pixels.chunks_exact_mut(value.len()).for_each(|v| v.copy_from_slice(value)),
+        };
         for (out, _) in self.unpack.bands(tile) {
-            for y in 0..tile.part.height {
-                let row = self.row(out, tile, y);
-                if self.plan.fill.iter().all(|&b| b == 0) {
-                    row.fill(0);
-                } else {
-                    row.chunks_exact_mut(self.plan.fill.len()).for_each(|v| v.copy_from_slice(&self.plan.fill));
-                }
+            match self.block(out, tile) {
+                Some(block) => fill(block),
+                None => (0..tile.part.height).for_each(|y| fill(self.row(out, tile, y))),
             }
         }
     }
@@ -176,8 +176,8 @@ impl Reader<'_> {
     #[allow(unsafe_code, clippy::mut_from_ref)]
     fn row(&self, band: usize, tile: &TileRead, y: u32) -> &mut [u8] {
         let (top, left) = tile.at;
-        // SAFETY: the tiles of a plan have disjoint parts, a tile is handled by one thread, and that thread holds one
-        // row of a band at a time.
+        // SAFETY: the tiles of a plan have disjoint parts and a tile is handled by one thread, which asks for no row of
+        // a band again while it holds it: `place` holds one row of each band, `scatter` up to `SCATTER` different ones.
         unsafe { self.canvas.span(band, (top + y) as usize, left as usize, tile.part.width as usize) }
     }
 
@@ -187,7 +187,8 @@ impl Reader<'_> {
         let whole = tile.part.width == self.plan.layout.format.width && tile.part.width as usize == self.canvas.width();
         let (top, left) = tile.at;
         let n = tile.part.width as usize * tile.part.height as usize;
-        // SAFETY: as in `row`; rows as wide as the canvas follow each other.
+        // SAFETY: as in `row`, and rows as wide as the canvas follow each other; while a block is held, no row of it is
+        // asked for.
         whole.then(|| unsafe { self.canvas.span(band, top as usize, left as usize, n) })
     }
 

@@ -1,6 +1,7 @@
 //! From the bytes a codec gives to pixels in their place: byte order, predictor, bit depth, bands.
 
 use std::cell::RefCell;
+use std::ops::Range;
 
 use super::stream::Copy;
 use crate::codec::Unit;
@@ -44,6 +45,12 @@ thread_local! {
     static ROW: RefCell<(Vec<u8>, Vec<u8>)> = RefCell::default();
     /// The bands of one row.
     static PARTED: RefCell<Vec<u8>> = RefCell::default();
+}
+
+/// Lets go of this thread's buffers where they have become huge.
+pub(super) fn shed() {
+    ROW.with_borrow_mut(|(row, wide)| super::shed([row, wide]));
+    PARTED.with_borrow_mut(|parted| super::shed([parted]));
 }
 
 impl Unpack {
@@ -141,21 +148,22 @@ impl Unpack {
                 predictor::undo_float(row, floats, self.samples, self.word);
                 match depth {
                     Depth::Float24(_) => {
-                        widen_float24(floats, ByteOrder::NATIVE, wide);
+                        widen_float24(self.wanted(floats, tile, FLOAT24), ByteOrder::NATIVE, wide);
                         self.distribute(wide, tile, place, false);
                     }
-                    _ => self.distribute(floats, tile, place, false),
+                    _ => self.distribute(self.wanted(floats, tile, self.dtype.size()), tile, place, false),
                 }
             }),
             (predictor, Depth::Whole) => {
                 self.distribute_predicted(row, tile, place, predictor == Predictor::Horizontal)
             }
             (_, Depth::Bits { bits, signed }) => ROW.with_borrow_mut(|(_, wide)| {
-                expand_bits(row, bits, signed, self.dtype.size(), wide);
+                let (first, count) = self.samples_of(tile);
+                expand_bits(row, first..first + count, bits, signed, self.dtype.size(), wide);
                 self.distribute(wide, tile, place, false);
             }),
             (_, Depth::Float24(order)) => ROW.with_borrow_mut(|(_, wide)| {
-                widen_float24(row, order, wide);
+                widen_float24(self.wanted(row, tile, FLOAT24), order, wide);
                 self.distribute(wide, tile, place, false);
             }),
         }
@@ -175,15 +183,24 @@ impl Unpack {
         if predicted && !fused {
             predictor::undo_horizontal(row, self.samples, self.word);
         }
-        self.distribute(row, tile, place, predicted && fused);
+        self.distribute(self.wanted(row, tile, self.dtype.size()), tile, place, predicted && fused);
     }
 
-    /// Gives each band its samples of a row of interleaved pixels.
+    /// The first sample of the wanted part of a row, and how many there are.
+    fn samples_of(&self, tile: &TileRead) -> (usize, usize) {
+        (tile.part.x as usize * self.samples, tile.part.width as usize * self.samples)
+    }
+
+    /// The wanted part of a row of samples of `size` bytes.
+    fn wanted<'r>(&self, row: &'r [u8], tile: &TileRead, size: usize) -> &'r [u8] {
+        let (first, count) = self.samples_of(tile);
+        &row[first * size..][..count * size]
+    }
+
+    /// Gives each band its samples of the wanted part of a row of interleaved pixels.
     fn distribute<'c>(&self, row: &[u8], tile: &TileRead, place: impl Fn(usize) -> &'c mut [u8], predicted: bool) {
         let size = self.dtype.size();
         let pixel = self.samples * size;
-        let from = tile.part.x as usize * pixel;
-        let row = &row[from..from + tile.part.width as usize * pixel];
         if self.samples == 1 {
             for (out, _) in self.bands(tile) {
                 self.copy.row(row, place(out));
@@ -248,22 +265,31 @@ fn pick(row: &[u8], out: &mut [u8], at: usize, pixel: usize, size: usize) {
     }
 }
 
-/// Samples of some number of bits, the first in the high ones, to whole numbers of `size` bytes.
-fn expand_bits(row: &[u8], bits: u32, signed: bool, size: usize, out: &mut Vec<u8>) {
-    let n = row.len() * 8 / bits as usize;
+/// Some samples of a row, of some number of bits, the first in the high ones, to whole numbers of `size` bytes.
+fn expand_bits(row: &[u8], samples: Range<usize>, bits: u32, signed: bool, size: usize, out: &mut Vec<u8>) {
+    let (from, to) = (samples.start * bits as usize, samples.end * bits as usize);
+    let row = &row[from / 8..to.div_ceil(8)];
+    // Bits of the first byte that belong to samples before.
+    let before = (from % 8) as u32;
     out.clear();
-    out.reserve(n * size);
+    out.reserve(samples.len() * size);
     if size == 1 && !signed && matches!(bits, 1 | 2 | 4) {
         let mask = (1u8 << bits) - 1;
         for &byte in row {
             out.extend((0..8 / bits).rev().map(|i| byte >> (i * bits) & mask));
         }
+        out.drain(..(before / bits) as usize);
+        out.truncate(samples.len());
         return;
     }
     // At most 63 bits are left over from the bytes before, so 128 hold any sample.
     let (mut held, mut count) = (0u128, 0u32);
     let mut bytes = row.iter();
-    for _ in 0..n {
+    if before > 0 {
+        held = u128::from(*bytes.next().unwrap_or(&0));
+        count = 8 - before;
+    }
+    for _ in samples {
         while count < bits {
             held = held << 8 | u128::from(*bytes.next().unwrap_or(&0));
             count += 8;
@@ -278,10 +304,13 @@ fn expand_bits(row: &[u8], bits: u32, signed: bool, size: usize, out: &mut Vec<u
     }
 }
 
+/// Bytes of a floating point number of 24 bits.
+const FLOAT24: usize = 3;
+
 /// 1 sign, 7 exponent and 16 fraction bits to single precision.
 fn widen_float24(row: &[u8], order: ByteOrder, out: &mut Vec<u8>) {
     out.clear();
-    for b in row.as_chunks::<3>().0 {
+    for b in row.as_chunks::<FLOAT24>().0 {
         let v = match order {
             ByteOrder::Little => u32::from_le_bytes([b[0], b[1], b[2], 0]),
             ByteOrder::Big => u32::from_be_bytes([0, b[0], b[1], b[2]]),
@@ -308,12 +337,39 @@ mod tests {
     #[test]
     fn odd_bits_are_unpacked_from_the_high_end() {
         let mut out = Vec::new();
-        expand_bits(&[0xab, 0xcd, 0xef], 12, false, 2, &mut out);
+        expand_bits(&[0xab, 0xcd, 0xef], 0..2, 12, false, 2, &mut out);
         assert_eq!(out, [0xabcu16.to_ne_bytes(), 0xdefu16.to_ne_bytes()].concat());
-        expand_bits(&[0b1011_0001], 1, false, 1, &mut out);
+        expand_bits(&[0b1011_0001], 0..8, 1, false, 1, &mut out);
         assert_eq!(out, [1, 0, 1, 1, 0, 0, 0, 1]);
-        expand_bits(&[0b1110_0011, 0b0000_0000], 5, true, 1, &mut out);
+        expand_bits(&[0b1110_0011, 0b0000_0000], 0..3, 5, true, 1, &mut out);
         assert_eq!(out, [-4i8 as u8, 0b01100, 0]);
+    }
+
+    #[test]
+    fn a_part_of_a_row_is_what_the_whole_row_has_there() {
+        let row: Vec<u8> = (0..64u8).map(|i| i.wrapping_mul(151) ^ 0x5a).collect();
+        for (bits, size) in [(1, 1), (2, 1), (3, 1), (4, 1), (7, 1), (12, 2), (17, 4), (33, 8), (63, 8)] {
+            for signed in [false, true] {
+                let n = row.len() * 8 / bits as usize;
+                let (mut whole, mut part) = (Vec::new(), Vec::new());
+                expand_bits(&row, 0..n, bits, signed, size, &mut whole);
+                assert_eq!(whole.len(), n * size);
+                for (start, end) in [(0, n), (1, n), (3, 4), (n - 1, n), (n / 2, n / 2), (1, n - 1)] {
+                    expand_bits(&row, start..end, bits, signed, size, &mut part);
+                    assert_eq!(part, whole[start * size..end * size], "{bits} bits, {start}..{end}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn huge_buffers_do_not_stay() {
+        let huge = super::super::KEPT + 1;
+        ROW.with_borrow_mut(|(_, wide)| wide.resize(huge, 0));
+        PARTED.with_borrow_mut(|parted| parted.resize(1, 0));
+        shed();
+        assert_eq!(ROW.with_borrow(|(_, wide)| wide.capacity()), 0);
+        assert_eq!(PARTED.with_borrow(Vec::len), 1);
     }
 
     #[test]

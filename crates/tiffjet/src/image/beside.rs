@@ -2,9 +2,10 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::Read;
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
+use crate::error::Error;
 use crate::geo::Sidecars;
 use crate::limits::Limits;
 use crate::source::FileSource;
@@ -27,12 +28,22 @@ impl Beside {
         name.into()
     }
 
-    pub(super) fn overviews(&self) -> Option<FileSource> {
-        FileSource::open(self.appended(".ovr")).ok()
+    pub(super) fn overviews(&self, warnings: &mut Vec<String>) -> Option<FileSource> {
+        self.source(".ovr", warnings)
     }
 
-    pub(super) fn masks(&self) -> Option<FileSource> {
-        FileSource::open(self.appended(".msk")).ok()
+    pub(super) fn masks(&self, warnings: &mut Vec<String>) -> Option<FileSource> {
+        self.source(".msk", warnings)
+    }
+
+    fn source(&self, suffix: &str, warnings: &mut Vec<String>) -> Option<FileSource> {
+        let path = self.appended(suffix);
+        match FileSource::open(&path) {
+            Ok(source) => return Some(source),
+            Err(Error::Io { source, .. }) if is_absent(&source) => {}
+            Err(error) => warnings.push(format!("{}: {error}", path.display())),
+        }
+        None
     }
 
     /// The texts that say where the image lies.
@@ -65,17 +76,63 @@ impl Beside {
 
 /// The text of a small file; `None` when there is none.
 fn text(path: &Path, limits: &Limits, warnings: &mut Vec<String>) -> Option<String> {
-    let file = fs::File::open(path).ok()?;
     let mut bytes = Vec::new();
-    match file.take(limits.sidecar_bytes + 1).read_to_end(&mut bytes) {
+    let read = fs::File::open(path).and_then(|file| file.take(limits.sidecar_bytes + 1).read_to_end(&mut bytes));
+    match read {
         Ok(_) if bytes.len() as u64 > limits.sidecar_bytes => {
             warnings.push(format!("{}: longer than {} bytes, passed over", path.display(), limits.sidecar_bytes));
             None
         }
         Ok(_) => Some(String::from_utf8_lossy(&bytes).into_owned()),
+        Err(error) if is_absent(&error) => None,
         Err(error) => {
             warnings.push(format!("{}: {error}", path.display()));
             None
         }
+    }
+}
+
+/// Whether there is no such file. All else that keeps one from being opened the user should know.
+fn is_absent(error: &io::Error) -> bool {
+    // With the suffix behind it a name may be longer than any file's.
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::InvalidFilename)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is said of the files beside an image.
+    fn said_of(image: &Path) -> Vec<String> {
+        let (beside, mut warnings) = (Beside::new(image), Vec::new());
+        assert!(beside.overviews(&mut warnings).is_none() && beside.masks(&mut warnings).is_none());
+        assert!(beside.texts(&Limits::default(), &mut warnings).aux_xml.is_none());
+        warnings
+    }
+
+    #[test]
+    fn files_that_are_not_there_are_no_news() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("file"), b"").unwrap();
+        for absent in ["image.tif", "no/image.tif", "file/image.tif", &"x".repeat(255)] {
+            assert_eq!(said_of(&folder.path().join(absent)), [""; 0], "{absent}");
+        }
+    }
+
+    #[test]
+    fn files_that_can_not_be_opened_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("image.tif");
+        for suffix in [".ovr", ".msk", ".aux.xml"] {
+            // A link to itself can't be opened by anybody, whatever they may do.
+            let link = Beside::new(&image).appended(suffix);
+            std::os::unix::fs::symlink(&link, &link).unwrap();
+        }
+        let said = said_of(&image);
+        assert_eq!(said.len(), 3, "{said:?}");
+        assert!(
+            [".ovr: ", ".msk: ", ".aux.xml: "].iter().zip(&said).all(|(name, said)| said.contains(name)),
+            "{said:?}"
+        );
     }
 }

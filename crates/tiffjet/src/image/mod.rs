@@ -150,7 +150,8 @@ impl Image {
     /// Takes overviews and masks from files beside the image, where it has none itself.
     fn adopt_beside(&mut self, limits: &Limits) {
         let Some(beside) = &self.beside else { return };
-        let (overviews, masks) = (beside.overviews(), beside.masks());
+        let overviews = beside.overviews(&mut self.warnings);
+        let masks = beside.masks(&mut self.warnings);
         if self.levels.len() == 1 {
             self.adopt_file(overviews, limits, false);
         }
