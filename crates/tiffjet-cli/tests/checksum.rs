@@ -17,15 +17,15 @@ fn checksum(file: &[u8], arguments: &[&str]) -> measured::Run {
 }
 
 #[test]
-fn the_type_is_that_of_the_level() {
+fn an_overview_of_another_type_is_no_level() {
     let overview = Tiff::new(16, 16).bits(16).overview();
     let pixels = overview.gradient();
     let image = Tiff::new(32, 32).directory(overview, &pixels);
     let file = image.build(&image.gradient());
-    for (level, dtype) in [("0", "uint8"), ("1", "uint16")] {
-        let run = checksum(&file, &["--level", level]);
-        assert!(run.stdout.contains(&format!(r#""dtype":"{dtype}""#)), "{run:?}");
-    }
+    let run = checksum(&file, &[]);
+    assert!(run.stdout.contains(r#""overviews":[]"#), "{run:?}");
+    let run = checksum(&file, &["--level", "1"]);
+    assert!(run.code == Some(1) && run.stderr.contains("level 1"), "{run:?}");
 }
 
 #[test]

@@ -182,7 +182,7 @@ impl Sums {
 
     fn add(&mut self, block: &Block, image: &Image, window: &Window) -> Result<()> {
         if !self.masked {
-            let plan = image.plan(block)?;
+            let plan = image.plan(window)?;
             if plan.tiles().iter().all(|tile| tile.range.is_empty()) {
                 self.add_absent(block, plan.fill(), plan.layout().dtype());
                 return Ok(());
