@@ -38,7 +38,7 @@ impl Codec for Deflate {
             Ok(got) if got == out.len() => Ok(()),
             Ok(got) => Err(short(got, out.len())),
             // It wants the whole stream and no more: longer ones and those that lost their tail are still pixels.
-            Err(_) => inflate(tile.bytes, out),
+            Err(_) => check_end(&mut inflate(tile.bytes, out)?, tile.bytes),
         }
     }
 
@@ -55,15 +55,15 @@ impl Codec for Deflate {
     }
 }
 
-/// Inflates until `out` is full, whatever comes after.
-fn inflate(bytes: &[u8], out: &mut [u8]) -> Result<(), Cause> {
+/// Inflates until `out` is full, whatever comes after; gives the stream as it stands there.
+pub(super) fn inflate(bytes: &[u8], out: &mut [u8]) -> Result<Decompress, Cause> {
     let mut stream = Decompress::new(true);
     loop {
         let (read, written) = (stream.total_in() as usize, stream.total_out() as usize);
         let state = stream.decompress(&bytes[read..], &mut out[written..], FlushDecompress::None);
         let got = stream.total_out() as usize;
         if got >= out.len() {
-            return check_end(&mut stream, bytes);
+            return Ok(stream);
         }
         let moved = got > written || stream.total_in() as usize > read;
         match state {

@@ -1,6 +1,6 @@
 //! No compression.
 
-use super::{Cause, Codec, Encoded, Plain};
+use super::{Cause, Codec, Encoded, Plain, short};
 
 /// Compression 1.
 #[derive(Debug)]
@@ -16,10 +16,7 @@ impl Codec for Uncompressed {
     }
 
     fn decode(&self, tile: &Encoded<'_>, out: &mut [u8]) -> Result<(), Cause> {
-        let bytes = tile
-            .bytes
-            .get(..out.len())
-            .ok_or_else(|| Cause::damaged(format!("{} bytes where {} are needed", tile.bytes.len(), out.len())))?;
+        let bytes = tile.bytes.get(..out.len()).ok_or_else(|| short(tile.bytes.len(), out.len()))?;
         out.copy_from_slice(bytes);
         Ok(())
     }

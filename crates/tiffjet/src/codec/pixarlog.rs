@@ -2,8 +2,7 @@
 
 use std::sync::LazyLock;
 
-use flate2::{Decompress, FlushDecompress};
-
+use super::deflate::inflate;
 use super::{Cause, Codec, Encoded, Unit};
 use crate::dtype::SampleKind;
 
@@ -90,23 +89,6 @@ fn decode<const N: usize>(tile: &Encoded<'_>, out: &mut [u8], value: impl Fn(usi
         }
     }
     Ok(())
-}
-
-/// Fills `out` from the start of a zlib stream. Old writers flush without an end, so the stream need not have one.
-fn inflate(bytes: &[u8], out: &mut [u8]) -> Result<(), Cause> {
-    let mut stream = Decompress::new(true);
-    loop {
-        let (read, written) = (stream.total_in() as usize, stream.total_out() as usize);
-        if written == out.len() {
-            return Ok(());
-        }
-        stream
-            .decompress(&bytes[read..], &mut out[written..], FlushDecompress::None)
-            .map_err(|error| Cause::damaged(format!("zlib: {error}")))?;
-        if (stream.total_in() as usize, stream.total_out() as usize) == (read, written) {
-            return Err(Cause::damaged(format!("zlib: {written} bytes where {} are needed", out.len())));
-        }
-    }
 }
 
 #[cfg(test)]
