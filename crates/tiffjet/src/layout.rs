@@ -133,6 +133,12 @@ impl Layout {
             && (self.format.photometric, self.format.samples, self.dtype()) == (SEPARATED, 4, DType::UInt8)
     }
 
+    /// The band, from 1, that ExtraSamples names as alpha.
+    pub fn alpha_band(&self) -> Option<u16> {
+        let first = usize::from(self.bands).checked_sub(self.extra_samples.len())?;
+        self.extra_samples.iter().position(|&kind| kind == 1 || kind == 2).map(|i| (first + i + 1) as u16)
+    }
+
     /// Decoded bytes of `rows` rows of a tile, as the codec gives them. Saturates.
     pub fn decoded_bytes(&self, rows: u32) -> u64 {
         let width = u64::from(self.format.width);

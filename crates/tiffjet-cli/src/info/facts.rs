@@ -202,7 +202,7 @@ fn mask(image: &Image) -> &'static str {
     match &level.mask {
         Some(mask) if mask.source().name() == image.name() => "internal",
         Some(_) => "sidecar",
-        None if level.layout.extra_samples.iter().any(|kind| matches!(kind, 1 | 2)) => "alpha",
+        None if level.layout.alpha_band().is_some() => "alpha",
         None if image.geo().nodata(0).is_some() => "nodata",
         None => "none",
     }

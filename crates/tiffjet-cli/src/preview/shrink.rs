@@ -154,7 +154,7 @@ impl Sums {
         let level = &image.levels()[shrink.level];
         let layout = &level.layout;
         let size = shrink.width as usize * shrink.height as usize;
-        let alpha = layout.extra_samples.iter().any(|kind| matches!(kind, 1 | 2));
+        let alpha = layout.alpha_band().is_some();
         let masked = level.mask.is_some() || alpha;
         // A mask is stronger than nodata.
         let nodata = |band: &u16| match masked {

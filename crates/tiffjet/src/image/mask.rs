@@ -25,7 +25,7 @@ impl Image {
         if let Some(mask) = &level.mask {
             return self.stored_mask(mask, &window);
         }
-        if let Some(alpha) = alpha_band(&level.layout) {
+        if let Some(alpha) = level.layout.alpha_band() {
             return self.alpha_mask(alpha, &level.layout, &window);
         }
         self.nodata_mask(&window)
@@ -123,13 +123,6 @@ impl Image {
     fn buffer(&self, length: usize) -> Result<HostBuffer> {
         HostBuffer::take(length).ok_or_else(|| Error::limit(self.name(), "bytes of a mask in memory", length as u64, 0))
     }
-}
-
-/// The band, from 1, that ExtraSamples names as alpha.
-fn alpha_band(layout: &Layout) -> Option<u16> {
-    let extra = &layout.extra_samples;
-    let first = usize::from(layout.bands).checked_sub(extra.len())?;
-    extra.iter().position(|&kind| kind == 1 || kind == 2).map(|i| (first + i + 1) as u16)
 }
 
 /// Rows of whole tiles, so that none is decoded twice, with the number of bands to read together: all of them where
