@@ -101,6 +101,7 @@ pub struct Image {
     /// The path, where files beside it count.
     beside: Option<Beside>,
     geo: OnceLock<Geo>,
+    fill: OnceLock<Vec<u8>>,
 }
 
 impl Image {
@@ -141,6 +142,7 @@ impl Image {
             file,
             beside,
             geo: OnceLock::new(),
+            fill: OnceLock::new(),
         };
         image.adopt(&image.file.clone(), &parts, false, false);
         image.adopt_beside(&options.limits);
@@ -373,7 +375,7 @@ impl Image {
     /// What must happen to read a window.
     pub fn plan(&self, window: &Window) -> Result<ReadPlan> {
         let level = self.level(window.level)?;
-        self.plan_of(&level.file, &level.layout, window, self.fill(level.layout.dtype())).or_else(|error| {
+        self.plan_of(&level.file, &level.layout, window, self.fill().to_vec()).or_else(|error| {
             // Where the file changed, what its tile arrays say is no news.
             level.file.head.source().unchanged()?;
             Err(error)
@@ -402,11 +404,15 @@ impl Image {
     }
 
     /// What stands in tiles that are not in the file: nodata where the tag says so, else 0.
-    fn fill(&self, dtype: DType) -> Vec<u8> {
-        let text = self.directory.text(&self.file.head, tag::GDAL_NODATA).ok().flatten();
-        text.and_then(|text| geo::parse_nodata(&text, dtype))
-            .and_then(|nodata| nodata.bytes(dtype))
-            .unwrap_or_else(|| vec![0; dtype.size()])
+    /// All levels have one type, so it is worked out once and not for every window.
+    fn fill(&self) -> &[u8] {
+        self.fill.get_or_init(|| {
+            let dtype = self.dtype();
+            let text = self.directory.text(&self.file.head, tag::GDAL_NODATA).ok().flatten();
+            text.and_then(|text| geo::parse_nodata(&text, dtype))
+                .and_then(|nodata| nodata.bytes(dtype))
+                .unwrap_or_else(|| vec![0; dtype.size()])
+        })
     }
 
     /// Reads a window on the CPU.
