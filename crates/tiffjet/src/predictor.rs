@@ -19,6 +19,9 @@ mod wide {
     pub fn zip(_planes: &[u8], _out: &mut [u8], _word: usize) -> usize {
         0
     }
+    pub fn zip_sums(_planes: &[u8], _out: &mut [u8], _word: usize) -> usize {
+        0
+    }
     pub fn unzip(_row: &[u8], _planes: &mut [u8], _word: usize) -> usize {
         0
     }
@@ -72,12 +75,29 @@ pub fn apply_horizontal(row: &mut [u8], samples: usize, word: usize) {
 /// When the lengths differ, or `word` or `samples` is 0.
 pub fn undo_float(row: &mut [u8], out: &mut [u8], samples: usize, word: usize) {
     assert_eq!(row.len(), out.len(), "a row keeps its length");
-    undo_horizontal(row, samples, 1);
     let count = row.len() / word;
+    if samples == 1 {
+        let done = wide::zip_sums(row, out, word);
+        if done > 0 {
+            return zip_sums_on(row, out, word, done);
+        }
+    }
+    undo_horizontal(row, samples, 1);
     let from = wide::zip(row, out, word);
     for (value, i) in out.chunks_exact_mut(word).zip(0..count).skip(from) {
         for (k, byte) in value.iter_mut().enumerate() {
             *byte = row[significance(k, word) * count + i];
+        }
+    }
+}
+
+/// Goes on where the first `from` floats of one sample a pixel are done: each byte adds to the one of the float before.
+fn zip_sums_on(row: &[u8], out: &mut [u8], word: usize, from: usize) {
+    let count = row.len() / word;
+    for i in from..count {
+        let (before, here) = out.split_at_mut(i * word);
+        for (k, (byte, last)) in here.iter_mut().zip(&before[(i - 1) * word..]).enumerate() {
+            *byte = last.wrapping_add(row[significance(k, word) * count + i]);
         }
     }
 }

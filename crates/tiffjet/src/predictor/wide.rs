@@ -118,6 +118,22 @@ pub fn zip(planes: &[u8], out: &mut [u8], word: usize) -> usize {
     }
 }
 
+/// [`zip`] of bytes that are first summed, each with all before it in the row; gives the numbers that are done.
+pub fn zip_sums(planes: &[u8], out: &mut [u8], word: usize) -> usize {
+    if !is_x86_feature_detected!("avx2") {
+        return 0;
+    }
+    // SAFETY: AVX2 is there.
+    unsafe {
+        match word {
+            2 => zip_sums_of_planes::<2>(planes, out),
+            4 => zip_sums_of_planes::<4>(planes, out),
+            8 => zip_sums_of_planes::<8>(planes, out),
+            _ => 0,
+        }
+    }
+}
+
 /// Makes planes of bytes of numbers, the most significant first; gives the numbers that are done.
 pub fn unzip(row: &[u8], planes: &mut [u8], word: usize) -> usize {
     if !is_x86_feature_detected!("avx2") {
@@ -217,6 +233,81 @@ fn zip_planes<const W: usize>(planes: &[u8], out: &mut [u8]) -> usize {
     count / HALF * HALF
 }
 
+/// Sums of bytes become sums of numbers whose bytes do not carry: once the planes are zipped, few steps reach over half
+/// a register. All planes are summed side by side, so where each begins is found first.
+#[target_feature(enable = "avx2")]
+fn zip_sums_of_planes<const W: usize>(planes: &[u8], out: &mut [u8]) -> usize {
+    let count = planes.len() / W;
+    let mut first = [0; HALF];
+    let mut total = 0u8;
+    for (plane, k) in planes.chunks_exact(count.max(1)).zip((0..W).rev()) {
+        first.iter_mut().skip(k).step_by(W).for_each(|byte| *byte = total);
+        total = total.wrapping_add(total_of(plane));
+    }
+    let mut carry = _mm256_broadcastsi128_si256(load_half(&first));
+    let again = _mm256_broadcastsi128_si256(load_half(&AGAIN[W]));
+    let groups = out.chunks_exact_mut(W * FULL);
+    let done = groups.len() * FULL;
+    for (i, out) in groups.enumerate() {
+        // The low halves hold the first 16 numbers of the group, the high ones the others.
+        let mut v = [_mm256_setzero_si256(); W];
+        for (k, v) in v.iter_mut().enumerate() {
+            *v = load_full(&planes[(W - 1 - k) * count + i * FULL..]);
+        }
+        for _ in 0..W.ilog2() {
+            let mut wider = v;
+            for k in 0..W / 2 {
+                wider[2 * k] = _mm256_unpacklo_epi8(v[k], v[k + W / 2]);
+                wider[2 * k + 1] = _mm256_unpackhi_epi8(v[k], v[k + W / 2]);
+            }
+            v = wider;
+        }
+        let mut last = _mm256_setzero_si256();
+        for v in &mut v {
+            for k in 0..steps(W) {
+                let reach = _mm256_broadcastsi128_si256(load_half(&MOVE[HALF - (W << k)..]));
+                *v = _mm256_add_epi8(*v, _mm256_shuffle_epi8(*v, reach));
+            }
+            *v = _mm256_add_epi8(*v, last);
+            last = _mm256_shuffle_epi8(*v, again);
+        }
+        let (before, after) = carried::<1>(carry, last);
+        carry = after;
+        for (pair, k) in v.chunks_exact(2).zip(0..) {
+            let (a, b) = (_mm256_add_epi8(pair[0], before), _mm256_add_epi8(pair[1], before));
+            store_full(_mm256_permute2x128_si256::<0x20>(a, b), &mut out[k * FULL..]);
+            store_full(_mm256_permute2x128_si256::<0x31>(a, b), &mut out[W * HALF + k * FULL..]);
+        }
+    }
+    done
+}
+
+/// What stands before each half of a register that goes on from `carry`, when its halves sum up to `totals`; and what
+/// stands after it.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn carried<const W: usize>(carry: __m256i, totals: __m256i) -> (__m256i, __m256i) {
+    let swapped = _mm256_permute2x128_si256::<0x01>(totals, totals);
+    let low_to_high = _mm256_permute2x128_si256::<0x08>(totals, totals);
+    (add_full::<W>(carry, low_to_high), add_full::<W>(carry, add_full::<W>(totals, swapped)))
+}
+
+/// The sum of all bytes.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn total_of(bytes: &[u8]) -> u8 {
+    let (registers, rest) = bytes.as_chunks::<FULL>();
+    let zero = _mm256_setzero_si256();
+    let mut sums = zero;
+    for register in registers {
+        sums = _mm256_add_epi64(sums, _mm256_sad_epu8(load_full(register), zero));
+    }
+    let mut lanes = [0; FULL];
+    store_full(sums, &mut lanes);
+    // The lowest byte of each of the four sums: all that is left of a sum that wraps.
+    lanes.iter().step_by(8).chain(rest).fold(0, |sum, &byte| sum.wrapping_add(byte))
+}
+
 #[target_feature(enable = "avx2")]
 fn unzip_planes<const W: usize>(row: &[u8], planes: &mut [u8]) -> usize {
     let count = row.len() / W;
@@ -254,6 +345,7 @@ fn part_samples<const S: usize>(row: &[u8], out: &mut [&mut [u8]], start: usize,
 }
 
 /// `S` half registers hold as many samples of each band as one half register: every band picks its bytes from all.
+/// Two such groups are done at once, one in the low halves and one in the high ones.
 /// `SUMS` is the bytes of the words to sum before that, 0 for none.
 #[target_feature(enable = "avx2")]
 fn part_rows<const S: usize, const SUMS: usize>(row: &[u8], out: &mut [&mut [u8]], start: usize, word: usize) -> usize {
@@ -262,29 +354,43 @@ fn part_rows<const S: usize, const SUMS: usize>(row: &[u8], out: &mut [&mut [u8]
         return 0;
     }
     let pick = &Pick::<S>::TABLE[word.ilog2() as usize];
-    let again = load_half(&AGAIN[distance]);
-    let mut last = _mm_setzero_si128();
-    let groups = row.chunks_exact(S * HALF);
-    let done = groups.len() * HALF / word;
+    let again = _mm256_broadcastsi128_si256(load_half(&AGAIN[distance]));
+    let mut carry = _mm256_setzero_si256();
+    let groups = row.chunks_exact(S * FULL);
+    let done = groups.len() * FULL / word;
     for (i, group) in groups.enumerate() {
-        let mut v = [_mm_setzero_si128(); S];
-        for (v, bytes) in v.iter_mut().zip(group.chunks_exact(HALF)) {
-            *v = load_half(bytes);
-            if SUMS > 0 {
+        let (low, high) = group.split_at(S * HALF);
+        let mut v = [_mm256_setzero_si256(); S];
+        for ((v, low), high) in v.iter_mut().zip(low.chunks_exact(HALF)).zip(high.chunks_exact(HALF)) {
+            *v = _mm256_set_m128i(load_half(high), load_half(low));
+        }
+        if SUMS > 0 {
+            let mut last = _mm256_setzero_si256();
+            for v in &mut v {
                 for k in 0..steps(distance) {
-                    let reach = load_half(&MOVE[HALF - (distance << k)..]);
-                    *v = add_half::<SUMS>(*v, _mm_shuffle_epi8(*v, reach));
+                    let reach = _mm256_broadcastsi128_si256(load_half(&MOVE[HALF - (distance << k)..]));
+                    *v = add_full::<SUMS>(*v, _mm256_shuffle_epi8(*v, reach));
                 }
-                *v = add_half::<SUMS>(*v, last);
-                last = _mm_shuffle_epi8(*v, again);
+                *v = add_full::<SUMS>(*v, last);
+                last = _mm256_shuffle_epi8(*v, again);
+            }
+            let (mut before, after) = carried::<SUMS>(carry, last);
+            carry = after;
+            for v in &mut v {
+                *v = add_full::<SUMS>(*v, before);
+                // Each half register goes on with the turn that the one before ended with.
+                if HALF % distance != 0 {
+                    before = _mm256_shuffle_epi8(before, again);
+                }
             }
         }
         for (band, pick) in out.iter_mut().zip(pick) {
-            let mut own = _mm_setzero_si128();
+            let mut own = _mm256_setzero_si256();
             for (v, pick) in v.iter().zip(pick) {
-                own = _mm_or_si128(own, _mm_shuffle_epi8(*v, load_half(pick)));
+                let pick = _mm256_broadcastsi128_si256(load_half(pick));
+                own = _mm256_or_si256(own, _mm256_shuffle_epi8(*v, pick));
             }
-            store_half(own, &mut band[start * word + i * HALF..]);
+            store_full(own, &mut band[start * word + i * FULL..]);
         }
     }
     done
