@@ -118,17 +118,18 @@ pub fn zip(planes: &[u8], out: &mut [u8], word: usize) -> usize {
     }
 }
 
-/// [`zip`] of bytes that are first summed, each with all before it in the row; gives the numbers that are done.
-pub fn zip_sums(planes: &[u8], out: &mut [u8], word: usize) -> usize {
+/// [`zip`] of bytes that are first summed, each with all before it in the row, and stored `past` the caches where that
+/// is asked and possible; gives the numbers that are done.
+pub fn zip_sums(planes: &[u8], out: &mut [u8], word: usize, past: bool) -> usize {
     if !is_x86_feature_detected!("avx2") {
         return 0;
     }
     // SAFETY: AVX2 is there.
     unsafe {
         match word {
-            2 => zip_sums_of_planes::<2>(planes, out),
-            4 => zip_sums_of_planes::<4>(planes, out),
-            8 => zip_sums_of_planes::<8>(planes, out),
+            2 => zip_sums_of_planes::<2>(planes, out, past),
+            4 => zip_sums_of_planes::<4>(planes, out, past),
+            8 => zip_sums_of_planes::<8>(planes, out, past),
             _ => 0,
         }
     }
@@ -151,8 +152,8 @@ pub fn unzip(row: &[u8], planes: &mut [u8], word: usize) -> usize {
 }
 
 /// Writes each sample of the pixels in `row` to its band, from pixel `start` on, or its `sums` over the row so far;
-/// gives the pixels that are done.
-pub fn part(row: &[u8], out: &mut [&mut [u8]], start: usize, word: usize, sums: bool) -> usize {
+/// `past` the caches where that is asked and possible. Gives the pixels that are done.
+pub fn part(row: &[u8], out: &mut [&mut [u8]], start: usize, word: usize, sums: bool, past: bool) -> usize {
     if (sums && out.len() * word > HALF) || !is_x86_feature_detected!("avx2") {
         return 0;
     }
@@ -160,13 +161,13 @@ pub fn part(row: &[u8], out: &mut [&mut [u8]], start: usize, word: usize, sums: 
     // SAFETY: AVX2 is there.
     unsafe {
         match out.len() {
-            2 => part_samples::<2>(row, out, start, word, sums),
-            3 => part_samples::<3>(row, out, start, word, sums),
-            4 => part_samples::<4>(row, out, start, word, sums),
-            5 => part_samples::<5>(row, out, start, word, sums),
-            6 => part_samples::<6>(row, out, start, word, sums),
-            7 => part_samples::<7>(row, out, start, word, sums),
-            8 => part_samples::<8>(row, out, start, word, sums),
+            2 => part_samples::<2>(row, out, start, word, sums, past),
+            3 => part_samples::<3>(row, out, start, word, sums, past),
+            4 => part_samples::<4>(row, out, start, word, sums, past),
+            5 => part_samples::<5>(row, out, start, word, sums, past),
+            6 => part_samples::<6>(row, out, start, word, sums, past),
+            7 => part_samples::<7>(row, out, start, word, sums, past),
+            8 => part_samples::<8>(row, out, start, word, sums, past),
             _ => 0,
         }
     }
@@ -236,14 +237,13 @@ fn zip_planes<const W: usize>(planes: &[u8], out: &mut [u8]) -> usize {
 /// Sums of bytes become sums of numbers whose bytes do not carry: once the planes are zipped, few steps reach over half
 /// a register. All planes are summed side by side, so where each begins is found first.
 #[target_feature(enable = "avx2")]
-fn zip_sums_of_planes<const W: usize>(planes: &[u8], out: &mut [u8]) -> usize {
+fn zip_sums_of_planes<const W: usize>(planes: &[u8], out: &mut [u8], past: bool) -> usize {
     let count = planes.len() / W;
-    let mut first = [0; HALF];
-    let mut total = 0u8;
-    for (plane, k) in planes.chunks_exact(count.max(1)).zip((0..W).rev()) {
-        first.iter_mut().skip(k).step_by(W).for_each(|byte| *byte = total);
-        total = total.wrapping_add(total_of(plane));
+    let mut first = [0u8; W];
+    for k in (1..W).rev() {
+        first[k - 1] = first[k].wrapping_add(total_of(&planes[(W - 1 - k) * count..][..count]));
     }
+    let first: [u8; HALF] = std::array::from_fn(|j| first[j % W]);
     let mut carry = _mm256_broadcastsi128_si256(load_half(&first));
     let again = _mm256_broadcastsi128_si256(load_half(&AGAIN[W]));
     let groups = out.chunks_exact_mut(W * FULL);
@@ -275,8 +275,8 @@ fn zip_sums_of_planes<const W: usize>(planes: &[u8], out: &mut [u8]) -> usize {
         carry = after;
         for (pair, k) in v.chunks_exact(2).zip(0..) {
             let (a, b) = (_mm256_add_epi8(pair[0], before), _mm256_add_epi8(pair[1], before));
-            store_full(_mm256_permute2x128_si256::<0x20>(a, b), &mut out[k * FULL..]);
-            store_full(_mm256_permute2x128_si256::<0x31>(a, b), &mut out[W * HALF + k * FULL..]);
+            store_past(_mm256_permute2x128_si256::<0x20>(a, b), &mut out[k * FULL..], past);
+            store_past(_mm256_permute2x128_si256::<0x31>(a, b), &mut out[W * HALF + k * FULL..], past);
         }
     }
     done
@@ -302,10 +302,9 @@ fn total_of(bytes: &[u8]) -> u8 {
     for register in registers {
         sums = _mm256_add_epi64(sums, _mm256_sad_epu8(load_full(register), zero));
     }
-    let mut lanes = [0; FULL];
-    store_full(sums, &mut lanes);
-    // The lowest byte of each of the four sums: all that is left of a sum that wraps.
-    lanes.iter().step_by(8).chain(rest).fold(0, |sum, &byte| sum.wrapping_add(byte))
+    let half = _mm_add_epi64(_mm256_castsi256_si128(sums), _mm256_extracti128_si256::<1>(sums));
+    let total = _mm_cvtsi128_si64(_mm_add_epi64(half, _mm_unpackhi_epi64(half, half))) as u8;
+    rest.iter().fold(total, |sum, &byte| sum.wrapping_add(byte))
 }
 
 #[target_feature(enable = "avx2")]
@@ -334,13 +333,20 @@ fn unzip_planes<const W: usize>(row: &[u8], planes: &mut [u8]) -> usize {
 }
 
 #[target_feature(enable = "avx2")]
-fn part_samples<const S: usize>(row: &[u8], out: &mut [&mut [u8]], start: usize, word: usize, sums: usize) -> usize {
+fn part_samples<const S: usize>(
+    row: &[u8],
+    out: &mut [&mut [u8]],
+    start: usize,
+    word: usize,
+    sums: usize,
+    past: bool,
+) -> usize {
     match sums {
-        0 => part_rows::<S, 0>(row, out, start, word),
-        1 => part_rows::<S, 1>(row, out, start, word),
-        2 => part_rows::<S, 2>(row, out, start, word),
-        4 => part_rows::<S, 4>(row, out, start, word),
-        _ => part_rows::<S, 8>(row, out, start, word),
+        0 => part_rows::<S, 0>(row, out, start, word, past),
+        1 => part_rows::<S, 1>(row, out, start, word, past),
+        2 => part_rows::<S, 2>(row, out, start, word, past),
+        4 => part_rows::<S, 4>(row, out, start, word, past),
+        _ => part_rows::<S, 8>(row, out, start, word, past),
     }
 }
 
@@ -348,7 +354,13 @@ fn part_samples<const S: usize>(row: &[u8], out: &mut [&mut [u8]], start: usize,
 /// Two such groups are done at once, one in the low halves and one in the high ones.
 /// `SUMS` is the bytes of the words to sum before that, 0 for none.
 #[target_feature(enable = "avx2")]
-fn part_rows<const S: usize, const SUMS: usize>(row: &[u8], out: &mut [&mut [u8]], start: usize, word: usize) -> usize {
+fn part_rows<const S: usize, const SUMS: usize>(
+    row: &[u8],
+    out: &mut [&mut [u8]],
+    start: usize,
+    word: usize,
+    past: bool,
+) -> usize {
     let distance = S * SUMS;
     if distance > HALF {
         return 0;
@@ -390,7 +402,7 @@ fn part_rows<const S: usize, const SUMS: usize>(row: &[u8], out: &mut [&mut [u8]
                 let pick = _mm256_broadcastsi128_si256(load_half(pick));
                 own = _mm256_or_si256(own, _mm256_shuffle_epi8(*v, pick));
             }
-            store_full(own, &mut band[start * word + i * FULL..]);
+            store_past(own, &mut band[start * word + i * FULL..], past);
         }
     }
     done
@@ -429,6 +441,20 @@ fn store_full(value: __m256i, bytes: &mut [u8]) {
     let bytes = &mut bytes[..FULL];
     // SAFETY: 32 bytes are there to write, at any address.
     unsafe { _mm256_storeu_si256(bytes.as_mut_ptr().cast(), value) }
+}
+
+/// [`store_full`], or past the caches, which only multiples of 32 can be.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn store_past(value: __m256i, bytes: &mut [u8], past: bool) {
+    let bytes = &mut bytes[..FULL];
+    let address: *mut __m256i = bytes.as_mut_ptr().cast();
+    if past && address.is_aligned() {
+        // SAFETY: 32 bytes are there to write, and the address is a multiple of 32.
+        unsafe { _mm256_stream_si256(address, value) }
+    } else {
+        store_full(value, bytes);
+    }
 }
 
 #[inline]
