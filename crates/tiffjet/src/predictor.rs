@@ -479,7 +479,7 @@ mod tests {
                         let whole = if predicted { naive_undo(&row, samples, word) } else { row.clone() };
                         let mut bands = vec![vec![0; width * word]; samples];
                         let mut out: Vec<&mut [u8]> = bands.iter_mut().map(|band| &mut band[..]).collect();
-                        split(&row, &mut out, word, predicted, width % 2 == 0);
+                        split(&row, &mut out, word, predicted, width.is_multiple_of(2));
                         for (s, band) in bands.iter().enumerate() {
                             let due = whole.chunks_exact(word).skip(s).step_by(samples).flatten();
                             assert!(band.iter().eq(due), "{width} of {samples} of {word} bytes, band {s}");

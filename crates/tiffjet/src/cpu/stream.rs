@@ -38,7 +38,7 @@ impl Copy {
     /// Whether pixels may be made right where they go. Past the caches these must be whole lines: one that is written
     /// in parts costs more than it saves.
     pub(super) fn suits(self, place: &[u8]) -> bool {
-        self == Self::Plain || (place.as_ptr().addr() % LINE == 0 && place.len() % LINE == 0)
+        self == Self::Plain || (place.as_ptr().addr().is_multiple_of(LINE) && place.len().is_multiple_of(LINE))
     }
 
     /// Copies a row; both have one length.

@@ -391,7 +391,7 @@ fn part_rows<const S: usize, const SUMS: usize>(
             for v in &mut v {
                 *v = add_full::<SUMS>(*v, before);
                 // Each half register goes on with the turn that the one before ended with.
-                if HALF % distance != 0 {
+                if !HALF.is_multiple_of(distance) {
                     before = _mm256_shuffle_epi8(before, again);
                 }
             }
