@@ -130,7 +130,7 @@ fn stream(bytes: &[u8], out: &mut [u8]) -> Result<(), Cause> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Random, check, decode, encode, torture};
+    use super::super::testing::{Random, check, decode, encode, format, tile, torture};
     use super::*;
 
     #[test]
@@ -157,10 +157,9 @@ mod tests {
 
     /// Decodes until `enough` bytes are there; gives how many there were each time.
     fn along(packed: &[u8], out: &mut [u8], enough: usize) -> Result<Vec<usize>, Cause> {
-        let format = super::super::TileFormat::new(50000, (out.len() as u32, 1), 1, crate::DType::UInt8);
-        let tile = Encoded { bytes: packed, rows: 1, index: 0, format: &format };
+        let format = format(50000, out.len() as u32, 1, 1, 8);
         let mut steps = Vec::new();
-        Zstd.decode_along(&tile, out, &mut |done| {
+        Zstd.decode_along(&tile(&format, packed), out, &mut |done| {
             steps.push(done.len());
             if done.len() >= enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
