@@ -131,7 +131,8 @@ def judges(expect: dict) -> Iterator:
         yield gdal
     if LIBERTIFF and not picture and not complex_int and expect["dtype"] != "float16":
         yield libertiff
-    if not complex_int:
+    # tifffile takes the planes of a JPEG for pixels, those that GDAL wrote too.
+    if not complex_int and not (expect["codec"] == "jpeg" and expect["planar"]):
         yield tiff_file
     if expect["cog"] and not picture:
         yield rio_cogeo

@@ -183,6 +183,7 @@ fn write(folder: &Path, way: &Way, options: &WriteOptions) -> Outcome {
         "shape": [way.bands, HEIGHT, WIDTH],
         "dtype": way.dtype.name(),
         "codec": way.codec,
+        "planar": way.planar,
         "transform": TRANSFORM,
         "epsg": EPSG,
         "cog": options.cog,

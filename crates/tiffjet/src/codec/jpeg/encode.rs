@@ -158,6 +158,8 @@ pub(super) fn encode(tile: &Plain<'_>, out: &mut Vec<u8>) -> Result<(), Cause> {
         choice.write_tables(out);
     }
     let (h, v) = choice.sampling;
+    // Readers that do not ask TIFF go by the names: three that are not R, G and B are taken for luminance and colour.
+    let name = |c: usize| if n == 3 && !choice.ycbcr { b"RGB"[c] } else { c as u8 + 1 };
     segment(out, 0xC0, |out| {
         out.push(8);
         out.extend((height as u16).to_be_bytes());
@@ -165,13 +167,13 @@ pub(super) fn encode(tile: &Plain<'_>, out: &mut Vec<u8>) -> Result<(), Cause> {
         out.push(n as u8);
         for c in 0..n {
             let sampling = if c == 0 { (h << 4 | v) as u8 } else { 0x11 };
-            out.extend([c as u8 + 1, sampling, (choice.ycbcr && c > 0) as u8]);
+            out.extend([name(c), sampling, (choice.ycbcr && c > 0) as u8]);
         }
     });
     segment(out, 0xDA, |out| {
         out.push(n as u8);
         for c in 0..n {
-            out.extend([c as u8 + 1, if choice.ycbcr && c > 0 { 0x11 } else { 0 }]);
+            out.extend([name(c), if choice.ycbcr && c > 0 { 0x11 } else { 0 }]);
         }
         out.extend([0, 63, 0]);
     });
