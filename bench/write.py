@@ -154,7 +154,7 @@ def show(result):
 def memory(args, folder, size):
     """Peak memory of making a COG of a file, above that of the idle process."""
     results = []
-    for name, (codec, level) in itertools.product(SOURCES, CODECS):
+    for name, (codec, level) in itertools.product(args.sources.split(","), CODECS):
         root = args.data / str(size)
         pixels, facts = source(root, name, size)
         plain = folder / "plain.tif"
@@ -193,10 +193,21 @@ def peak(engine, words):
         child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=told, stderr=subprocess.DEVNULL, text=True)
         child.stdin.write(lines)
         child.stdin.close()
-        _, status, usage = os.wait4(child.pid, 0)
-        child.returncode = status
+        most = 0.0
+        # Not the rusage of the child: that begins with what its parent had when it was forked.
+        while child.poll() is None:
+            most = max(most, high_water(child.pid))
+            time.sleep(0.002)
         told.seek(0)
-        return None if status or "error" in told.read() else usage.ru_maxrss / 1024
+        return None if child.returncode or "error" in told.read() else most
+
+
+def high_water(pid):
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return 0.0
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), 0.0)
 
 
 def main():
