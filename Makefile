@@ -13,7 +13,7 @@ BUILD := build
 # variable would make zstd's build script take the library of the system instead, of whatever version it has.
 unexport ZSTD_SYS_USE_PKG_CONFIG
 
-.PHONY: help demo test check fmt clippy rules doc clean
+.PHONY: help demo test judge round-trip check fmt clippy rules doc clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -30,6 +30,21 @@ test: ## every test that can run on this machine
 	   exit $$failed; } 2>&1 | tee $(BUILD)/test.log || failed=1; \
 	$(PYTHON) -B scripts/summarize_tests.py $(BUILD)/test.log || failed=1; \
 	exit $${failed:-0}
+
+# Another judge, told the file and what it was made of (--expect), and how many of the files it sees: one of so many.
+JUDGE_PYTHON ?= $(BUILD)/judges/bin/python
+JUDGE_WITH ?=
+JUDGE_EVERY ?= 1
+
+judge: ## write in every way there is and let GDAL, tifffile and rio-cogeo judge; JUDGE_WITH= names one more judge
+	$(PYTHON) -B -c 'import sys; sys.path.insert(0, "scripts"); import test_judge_written; test_judge_written.judges()'
+	rm -rf $(BUILD)/matrix
+	$(CARGO) run --release --locked --quiet --package tiffjet-cli --example matrix -- $(BUILD)/matrix
+	$(JUDGE_PYTHON) -B scripts/judge_written.py $(BUILD)/matrix $(if $(JUDGE_WITH),--check $(JUDGE_WITH) --every $(JUDGE_EVERY))
+
+round-trip: ## convert every file of the folder TIFFJET_CORPUS and let GDAL compare
+	$(CARGO) build --release --locked --quiet --package tiffjet-cli
+	$(JUDGE_PYTHON) -B scripts/round_trip.py
 
 check: fmt clippy rules doc ## formatting, lints, rules of the architecture, documentation
 

@@ -7,7 +7,7 @@ BENCH_OUT ?= build/bench
 BENCH_RUN = $(BENCH_VENV)/bin/python bench/run.py --data $(BENCH_DATA)
 BENCH_MAKE_DATA = $(BENCH_VENV)/bin/python bench/make_data.py --data $(BENCH_DATA)
 
-.PHONY: bench bench-full bench-rivals bench-worker
+.PHONY: bench bench-full bench-rivals bench-write bench-worker
 
 bench: $(BENCH_VENV)/ready bench-worker ## tiffjet against its rivals on the CPU: 4096 x 4096, 34 files, about 20 minutes on two quiet cores
 	$(BENCH_MAKE_DATA) --size 4096 --set small
@@ -25,8 +25,13 @@ bench-rivals: $(BENCH_VENV)/ready ## the rivals alone, 2048 x 2048: a minute or 
 	$(BENCH_RUN) --sizes 2048 --set small --rivals-only --rounds 3 --retries 0 --seconds 0.05 --out $(BENCH_OUT)-rivals.json
 	$(BENCH_VENV)/bin/python bench/report.py $(BENCH_OUT)-rivals.json | tee $(BENCH_OUT)-rivals.md
 
+bench-write: $(BENCH_VENV)/ready bench-worker ## writing, against GDAL, rio-cogeo, tifffile and xarray-spatial: about 30 minutes on two quiet cores
+	$(BENCH_VENV)/bin/python bench/write.py --data $(BENCH_DATA) --sizes 4096 --out $(BENCH_OUT)-write.json
+	$(BENCH_VENV)/bin/python bench/write.py --data $(BENCH_DATA) --sizes 8192 --sources dem --out $(BENCH_OUT)-write-8192.json
+	$(BENCH_VENV)/bin/python bench/write.py --data $(BENCH_DATA) --sizes 4096 --memory --out $(BENCH_OUT)-write-memory.json
+
 bench-worker:
-	cargo build --release -p tiffjet-bench
+	cargo build --release -p tiffjet-bench -p tiffjet-cli
 
 $(BENCH_VENV)/ready: bench/requirements.txt
 	$(BENCH_PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 13) and "the rivals need Python 3.13: make BENCH_PYTHON=...")'

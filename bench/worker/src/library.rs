@@ -5,7 +5,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use tiffjet::codec::Encoded;
-use tiffjet::{Image, Layout, Tensor, Window};
+use tiffjet::sink::FileSink;
+use tiffjet::{
+    Blocks, DType, Image, Layout, Overviews, Prediction, Resampling, RowsView, Tensor, Window, WriteOptions, Writer,
+};
 
 /// An open file; its level 0 is what is measured.
 pub struct Picture(Image);
@@ -81,5 +84,42 @@ impl Tiles {
         let size = self.layout.decoded_bytes(tile.rows) as usize;
         let encoded = Encoded { bytes, rows: tile.rows, index: tile.index, format: &self.layout.format };
         self.layout.codec.decode(&encoded, &mut out[..size]).map_err(|cause| cause.to_string())
+    }
+}
+
+/// How a file is written.
+pub struct Way<'a> {
+    pub codec: &'a str,
+    pub level: Option<i32>,
+    pub predictor: &'a str,
+    pub tile: u32,
+    pub cog: bool,
+}
+
+/// Pixels to write: one band after the other, native byte order.
+pub struct Pixels {
+    pub bytes: Vec<u8>,
+    pub shape: [usize; 3],
+    pub dtype: DType,
+}
+
+impl Pixels {
+    pub fn write(&self, path: &str, way: &Way<'_>) -> Result<u64, Box<dyn Error>> {
+        let mut options = WriteOptions::new(self.shape, self.dtype);
+        options.compression = way.codec.into();
+        options.settings.level = way.level;
+        options.predictor = match way.predictor {
+            "2" => Prediction::Horizontal,
+            "3" => Prediction::Float,
+            _ => Prediction::None,
+        };
+        options.blocks = Blocks::Tiles { width: way.tile, height: way.tile };
+        options.cog = way.cog;
+        options.overviews = Overviews::Auto;
+        options.resampling = Some(Resampling::Average);
+        let rows = RowsView::new(&self.bytes, self.shape, self.dtype).ok_or("pixels of another size")?;
+        let mut writer = Writer::create(FileSink::create(path)?, &options)?;
+        writer.push(&rows)?;
+        Ok(writer.finish()?.bytes)
     }
 }

@@ -1,6 +1,7 @@
 //! tiffjet as an engine of the benchmark: a request a line on stdin, a JSON object a line on stdout.
 //!
-//! The protocol is that of `bench/serve.py`, with one request more, `floor PATH`: see [`floor`].
+//! The protocol is that of `bench/serve.py`, with one request more, `floor PATH`: see [`floor`]; and that of
+//! `bench/serve_writer.py`.
 
 mod buffer;
 mod clock;
@@ -18,7 +19,7 @@ use serde_json::{Value, json};
 use crate::buffer::Buffer;
 use crate::clock::clocked;
 use crate::floor::Floor;
-use crate::library::Picture;
+use crate::library::{Picture, Pixels, Way};
 use crate::windows::{SIDE, windows};
 
 type Answer = Result<Value, Box<dyn Error>>;
@@ -42,6 +43,8 @@ struct Worker {
     open: Option<(String, Picture)>,
     /// The file whose floor is asked, with its tiles in memory.
     floor: Option<(String, Floor)>,
+    /// What is to be written.
+    source: Option<Pixels>,
 }
 
 impl Worker {
@@ -51,6 +54,14 @@ impl Worker {
             ["versions"] => Ok(json!({ "tiffjet": env!("CARGO_PKG_VERSION") })),
             ["read", path] => self.read(path),
             ["check", path, out] => self.check(path, out),
+            ["load", path, header, bands, height, width, dtype] => {
+                let shape = [bands.parse()?, height.parse()?, width.parse()?];
+                self.load(path, header.parse()?, shape, dtype)
+            }
+            ["write", path, codec, level, predictor, tile, layout] => {
+                let level = if level == "-" { None } else { Some(level.parse()?) };
+                self.write(path, &Way { codec, level, predictor, tile: tile.parse()?, cog: layout == "cog" })
+            }
             ["open", path, count] => open(path, count.parse()?),
             ["windows", path, seed, count, height, width] => {
                 let corners = windows(seed.parse()?, count.parse()?, height.parse()?, width.parse()?)?;
@@ -97,6 +108,23 @@ impl Worker {
         }
         file.flush()?;
         Ok(json!({ "dtype": picture.dtype() }))
+    }
+
+    /// Keeps the pixels of a NumPy file, whose header has so many bytes.
+    fn load(&mut self, path: &str, header: usize, shape: [usize; 3], dtype: &str) -> Answer {
+        let mut bytes = std::fs::read(path)?;
+        bytes.drain(..header.min(bytes.len()));
+        let dtype = tiffjet::DType::from_name(dtype).ok_or("no such type")?;
+        self.source = Some(Pixels { bytes, shape, dtype });
+        Ok(json!({}))
+    }
+
+    fn write(&self, path: &str, way: &Way<'_>) -> Answer {
+        let source = self.source.as_ref().ok_or("nothing is loaded")?;
+        let (clocks, bytes) = clocked(|| source.write(path, way))?;
+        let mut answer = clocks.json();
+        answer["bytes"] = json!(bytes);
+        Ok(answer)
     }
 
     fn floor(&mut self, path: &str) -> Answer {

@@ -113,6 +113,74 @@ fn masks_and_colour_maps_come_through() {
     assert_eq!((&facts["photometric"], &facts["color_map"]), (&json!("palette"), &json!(16)));
 }
 
+/// A TIFF with a directory of EXIF behind everything else: a text outside the entry, and a number in it.
+fn with_exif(image: &Tiff) -> Vec<u8> {
+    let at = |offset: usize| image.clone().tag(34665, Field::Long(vec![offset as u32])).build(&image.noise(1));
+    let offset = at(0).len().next_multiple_of(2);
+    let mut file = at(offset);
+    file.resize(offset, 0);
+    file.extend(2u16.to_be_bytes());
+    for (tag, kind, count, value) in [(36867u16, 2u16, 20u32, offset as u32 + 30), (40961, 3, 1, 7 << 16)] {
+        file.extend(tag.to_be_bytes());
+        file.extend(kind.to_be_bytes());
+        file.extend(count.to_be_bytes());
+        file.extend(value.to_be_bytes());
+    }
+    file.extend([0; 4]);
+    file.extend(b"2023:09:30 09:32:24\0");
+    file
+}
+
+#[test]
+fn exif_and_what_colours_mean_come_through() {
+    let bench = Bench::new();
+    let colours = [
+        (318, Field::Rational(vec![(3127, 10000), (329, 1000)])),
+        (319, Field::Rational(vec![(64, 100), (33, 100), (3, 10), (6, 10), (15, 100), (6, 100)])),
+        (529, Field::Rational(vec![(2126, 10000), (7152, 10000), (722, 10000)])),
+        (532, Field::Rational(vec![(16, 1), (235, 1), (128, 1), (240, 1), (128, 1), (240, 1)])),
+    ];
+    let image = Tiff::new(40, 30).samples(3).photometric(6).tag(530, Field::Short(vec![1, 1])).big_endian();
+    let image = colours.iter().fold(image, |image, (tag, value)| image.tag(*tag, value.clone()));
+    bench.write("in.tif", &with_exif(&image));
+    let (old, exif) = {
+        let old = tiffjet::open(bench.path("in.tif")).unwrap();
+        let exif = old.nested(34665).unwrap();
+        (old, exif)
+    };
+    assert_eq!(exif.len(), 2);
+    for choice in ["", " --cog --tile 16", " --bigtiff yes"] {
+        bench.text(&format!("convert in.tif out.tif{choice}"));
+        let new = tiffjet::open(bench.path("out.tif")).unwrap();
+        for (tag, _) in &colours {
+            let values = |image: &tiffjet::Image| image.tag(*tag).unwrap().map(|array| array.floats());
+            assert_eq!(values(&old), values(&new), "{choice}: tag {tag}");
+        }
+        let nested = new.nested(34665).unwrap();
+        assert_eq!(nested[0].1.text(), "2023:09:30 09:32:24", "{choice}");
+        assert_eq!((nested[1].0, nested[1].1.unsigned()), (40961, Some(vec![7])), "{choice}");
+        assert_eq!(bench.json("validate out.tif --json")["valid"], true, "{choice}");
+    }
+}
+
+#[test]
+fn a_colour_map_has_room_for_alpha_and_must_be_whole() {
+    let bench = Bench::new();
+    let map: Vec<u16> = (0..768).map(|i| i * 80).collect();
+    let image = Tiff::new(30, 30).samples(2).photometric(3).extra_samples(&[2]).color_map(map.clone());
+    bench.write("in.tif", &image.build(&image.noise(1)));
+    bench.text("convert in.tif out.tif --cog --tile 16");
+    assert_eq!(hashes(&bench, "in.tif"), hashes(&bench, "out.tif"));
+    let facts = bench.json("info out.tif --json");
+    assert_eq!((&facts["photometric"], &facts["color_map"]), (&json!("palette"), &json!(256)));
+    assert_eq!(tiffjet::open(bench.path("out.tif")).unwrap().levels()[0].layout.alpha_band(), Some(2));
+
+    let image = Tiff::new(30, 30).photometric(3).color_map(map[..195].to_vec());
+    bench.write("in.tif", &image.build(&image.noise(1)));
+    bench.text("convert in.tif out.tif");
+    assert_eq!(bench.json("info out.tif --json")["photometric"], "min-is-black");
+}
+
 #[test]
 fn the_same_bytes_whatever_the_memory_and_the_way() {
     let bench = Bench::new();

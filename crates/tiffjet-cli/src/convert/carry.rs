@@ -2,7 +2,7 @@
 
 use tiffjet::codec::{CODECS, Unit};
 use tiffjet::geo::{Geo, GeoTags, Metadata, Nodata, Sidecars};
-use tiffjet::tiff::{Field, FieldType, tag};
+use tiffjet::tiff::{Array, Field, FieldType, Nested, tag};
 use tiffjet::{ByteOrder, DType, Error, Image, Layout, Result, SampleKind, Window, WriteOptions};
 
 use super::choices::Choices;
@@ -10,14 +10,19 @@ use super::note;
 
 const IPTC: u16 = 33723;
 const PHOTOSHOP: u16 = 34377;
+/// A field of EXIF that points to yet another directory.
+const INTEROPERABILITY: u16 = 40965;
 /// ExtraSamples of alpha that colours are not multiplied with.
 const UNASSOCIATED_ALPHA: u16 = 2;
 const MIN_IS_BLACK: u16 = 1;
 const RGB: u16 = 2;
+const PALETTE: u16 = 3;
 const YCBCR: u16 = 6;
+const LOG_L: u16 = 32844;
+const LOG_LUV: u16 = 32845;
 
 /// Fields that mean the same in the new file.
-const FIELDS: [u16; 17] = [
+const FIELDS: [u16; 19] = [
     tag::DOCUMENT_NAME,
     tag::IMAGE_DESCRIPTION,
     tag::MAKE,
@@ -30,6 +35,8 @@ const FIELDS: [u16; 17] = [
     tag::DATE_TIME,
     tag::ARTIST,
     tag::HOST_COMPUTER,
+    tag::WHITE_POINT,
+    tag::PRIMARY_CHROMATICITIES,
     tag::XMP,
     tag::COPYRIGHT,
     tag::ICC_PROFILE,
@@ -52,9 +59,14 @@ pub fn carry(image: &Image, window: &Window, choices: &Choices, options: &mut Wr
     options.resampling = choices.resampling;
     options.tags = FIELDS.iter().filter_map(|&tag| field(image, tag)).collect();
     if choices.dtype.is_none() {
-        let range = [tag::MIN_SAMPLE_VALUE, tag::MAX_SAMPLE_VALUE];
-        options.tags.extend(range.iter().filter_map(|&tag| field(image, tag)));
+        let values = [tag::MIN_SAMPLE_VALUE, tag::MAX_SAMPLE_VALUE, tag::TRANSFER_FUNCTION];
+        options.tags.extend(values.iter().filter_map(|&tag| field(image, tag)));
     }
+    if options.photometric == Some(YCBCR) {
+        let chroma = [tag::YCBCR_COEFFICIENTS, tag::REFERENCE_BLACK_WHITE];
+        options.tags.extend(chroma.iter().filter_map(|&tag| field(image, tag)));
+    }
+    options.nested = [tag::EXIF, tag::GPS].iter().map(|&tag| nested(image, tag)).collect();
     let geo = moved(image, window, &bands, choices.dtype.is_some());
     nodata(image, &geo, choices, options)?;
     place(image, geo, options)
@@ -71,54 +83,57 @@ fn bits(layout: &Layout, options: &WriteOptions) -> Option<u16> {
 
 /// Meaning of the bands: colour map, colours, alpha.
 fn colours(image: &Image, layout: &Layout, bands: &[usize], options: &mut WriteOptions) -> Result<()> {
-    let indices = bands == [0] && options.dtype == layout.dtype();
+    let indices = bands.first() == Some(&0) && options.dtype == layout.dtype();
     if indices && matches!(options.dtype, DType::UInt8 | DType::UInt16) {
         options.colour_map = colour_map(image, layout, options.bits)?;
         if options.colour_map.is_some() {
+            options.photometric = image.colour_map()?.map(|_| layout.format.photometric);
+            options.extra_samples = Some(extra_samples(layout, &bands[1..]));
             return Ok(());
         }
     }
     let photometric = match layout.shown_photometric() {
-        3 => MIN_IS_BLACK,
+        PALETTE => MIN_IS_BLACK,
         // JPEG would take these for red, green and blue.
         YCBCR if options.compression == "jpeg" => MIN_IS_BLACK,
         other => other,
     };
-    let due = usize::from(layout.bands).saturating_sub(layout.extra_samples.len());
-    let whole = bands.len() >= due && bands[..due].iter().copied().eq(0..due);
-    let (photometric, due) = if whole && due > 0 { (photometric, due) } else { (MIN_IS_BLACK, 1) };
-    let known = match photometric {
-        0 | 1 => 1,
-        RGB | YCBCR | 8..=10 => 3,
+    // The kind of image says which bands are colours, whatever ExtraSamples makes of the others.
+    let due = match photometric {
+        RGB | YCBCR | 8..=10 | LOG_LUV => 3,
         5 => 4,
-        _ => 0,
+        _ => 1,
     };
-    // Where ExtraSamples does not say which bands are colours, the kind of image does.
-    let (photometric, due) = match known {
-        n if n == due => (photometric, due),
-        n if n > 0 && n < due => (photometric, n),
-        _ => (MIN_IS_BLACK, 1),
-    };
-    let first_extra = usize::from(layout.bands).saturating_sub(layout.extra_samples.len());
-    let kind = |&band: &usize| {
-        if layout.shows_inks_as_light() && band == 3 {
-            return UNASSOCIATED_ALPHA;
-        }
-        let extra = band.checked_sub(first_extra).and_then(|i| layout.extra_samples.get(i));
-        extra.copied().filter(|&kind| kind <= 2).unwrap_or(0)
-    };
-    options.extra_samples = Some(bands[due..].iter().map(kind).collect());
+    let whole = bands.len() >= due && bands[..due].iter().copied().eq(0..due);
+    let known = matches!(photometric, 0..=2 | 5 | YCBCR | 8..=10 | LOG_L | LOG_LUV);
+    let (photometric, due) = if whole && known { (photometric, due) } else { (MIN_IS_BLACK, 1) };
+    options.extra_samples = Some(extra_samples(layout, &bands[due..]));
     // JPEG stores colours its own way unless it is told not to.
     let jpeg = options.compression == "jpeg" && photometric == RGB && bands.len() == 3 && options.dtype == DType::UInt8;
     options.photometric = (!jpeg).then_some(photometric);
     Ok(())
 }
 
+/// The kinds of bands that are no colours.
+fn extra_samples(layout: &Layout, bands: &[usize]) -> Vec<u16> {
+    let first = usize::from(layout.bands).saturating_sub(layout.extra_samples.len());
+    let kind = |&band: &usize| {
+        if layout.shows_inks_as_light() && band == 3 {
+            return UNASSOCIATED_ALPHA;
+        }
+        let extra = band.checked_sub(first).and_then(|i| layout.extra_samples.get(i));
+        extra.copied().filter(|&kind| kind <= 2).unwrap_or(0)
+    };
+    bands.iter().map(kind).collect()
+}
+
 /// All red, all green, all blue, as many as the bits of a sample can name.
 fn colour_map(image: &Image, layout: &Layout, bits: Option<u16>) -> Result<Option<Vec<u16>>> {
     let table = &image.geo().metadata.band(0).color_table;
-    // GDAL takes a colour map for one even where the photometric interpretation is another.
-    let colours: Vec<[u16; 3]> = match image.colour_map()?.filter(|map| layout.bands == 1 && !map.is_empty()) {
+    // GDAL takes a colour map for one even where the photometric interpretation is another, and none that is too short.
+    let indices = layout.bands == 1 || layout.format.photometric == PALETTE;
+    let whole = |map: &Vec<[u16; 3]>| indices && map.len() == 1 << layout.format.bits.min(16);
+    let colours: Vec<[u16; 3]> = match image.colour_map()?.filter(whole) {
         Some(map) => map,
         None if table.is_empty() => return Ok(None),
         None => table.iter().map(|&[r, g, b, _]| [r, g, b].map(|v| v.min(255) * 257)).collect(),
@@ -130,8 +145,22 @@ fn colour_map(image: &Image, layout: &Layout, bits: Option<u16>) -> Result<Optio
 
 /// A field as the old file has it, in native byte order; one that can't be read is left behind.
 fn field(image: &Image, tag: u16) -> Option<Field> {
-    let mut array = image.tag(tag).ok()??;
-    if array.bytes.is_empty() || !WriteOptions::carries(tag) {
+    let array = image.tag(tag).ok()??;
+    if WriteOptions::carries(tag) { native(tag, array) } else { None }
+}
+
+/// A directory as the old file has it, but for what only makes sense in that file; one that can't be read is left
+/// behind.
+fn nested(image: &Image, tag: u16) -> Nested {
+    let values = image.nested(tag).unwrap_or_default();
+    let fields = values.into_iter().filter(|(tag, _)| *tag != INTEROPERABILITY);
+    Nested { tag, fields: fields.filter_map(|(tag, array)| native(tag, array)).collect() }
+}
+
+fn native(tag: u16, mut array: Array) -> Option<Field> {
+    let pointer = matches!(array.kind, FieldType::Ifd | FieldType::Ifd8);
+    let eight = matches!(array.kind, FieldType::Long8 | FieldType::SLong8);
+    if array.bytes.is_empty() || pointer || eight {
         return None;
     }
     let word = match array.kind {
@@ -162,6 +191,9 @@ fn moved(image: &Image, window: &Window, bands: &[usize], other_type: bool) -> G
     let old = std::mem::take(&mut geo.metadata.bands);
     let chosen = bands.iter().enumerate().filter_map(|(new, band)| Some((new, old.get(band)?.clone())));
     geo.metadata.bands = chosen.collect();
+    if image.levels()[0].layout.shows_inks_as_light() {
+        geo.metadata.bands.values_mut().for_each(|band| band.color_interp = None);
+    }
     if other_type || window.rows.is_some() || window.cols.is_some() {
         forget_statistics(&mut geo.metadata);
     }

@@ -70,11 +70,22 @@ impl<'a> Pack<'a> {
 
     /// Packs a tile of `tile_rows` rows.
     pub(super) fn pack(&self, part: &Part<'_>, tile_rows: u32, out: &mut Vec<u8>) {
-        out.resize(self.plan.plain_bytes(tile_rows) as usize, 0);
+        let length = self.plan.plain_bytes(tile_rows) as usize;
+        if self.is_copy() {
+            return copy(part, self.plan.format.row_bytes(), length, out);
+        }
+        out.resize(length, 0);
         match self.plan.codec.unit() {
             Unit::Bytes => self.bytes(part, out),
             Unit::Samples => self.samples(part, out),
         }
+    }
+
+    /// Rows of the image are rows of the tile as they are.
+    fn is_copy(&self) -> bool {
+        let LevelPlan { codec, predictor, format, .. } = self.plan;
+        let whole = usize::from(format.bits) == self.size * 8;
+        codec.unit() == Unit::Bytes && *predictor == Predictor::None && self.samples == 1 && whole
     }
 
     /// Outside the image stand zeros: they cost next to nothing.
@@ -146,6 +157,17 @@ impl<'a> Pack<'a> {
             _ => scatter::<16>(part, y, self.samples, inside),
         }
     }
+}
+
+/// One band as it is, into memory that nobody has to clear first.
+fn copy(part: &Part<'_>, row_bytes: usize, length: usize, out: &mut Vec<u8>) {
+    out.clear();
+    out.reserve_exact(length);
+    for y in 0..part.height {
+        out.extend_from_slice(part.row(0, y));
+        out.resize((y + 1) * row_bytes, 0);
+    }
+    out.resize(length, 0);
 }
 
 /// Interleaves `S` bands of `N` bytes.

@@ -17,7 +17,7 @@ use crate::limits::Limits;
 use crate::plan::{Frame, ReadPlan, Window};
 use crate::source::{FileSource, Source};
 use crate::tensor::{Report, Tensor};
-use crate::tiff::{Array, Directory, FieldType, Head, Header, tag};
+use crate::tiff::{Array, Directory, Entry, FieldType, Head, Header, tag};
 use beside::Beside;
 use file::{File, Role};
 
@@ -305,6 +305,16 @@ impl Image {
     /// The value of a tag of this page.
     pub fn tag(&self, tag: u16) -> Result<Option<Array>> {
         self.directory.array(&self.file.head, tag)
+    }
+
+    /// The directory that a tag of this page points to (EXIF, GPS), with its values. Values that can't be read are left
+    /// out.
+    pub fn nested(&self, tag: u16) -> Result<Vec<(u16, Array)>> {
+        let head = &self.file.head;
+        let Some(offset) = self.directory.number(head, tag)? else { return Ok(Vec::new()) };
+        let directory = Directory::read(head, &self.file.header, offset)?;
+        let value = |entry: &Entry| Some((entry.tag, directory.values(head, entry, 0..entry.count).ok()?));
+        Ok(directory.entries.iter().filter_map(value).collect())
     }
 
     /// Where the image lies and what its values mean; read when it is asked for the first time.

@@ -6,7 +6,7 @@ use crate::codec::{self, CODECS, Chroma, Codec, Plain, Settings, TileFormat, Uni
 use crate::dtype::{ByteOrder, DType, SampleKind};
 use crate::error::{Error, Result};
 use crate::layout::{Predictor, YCBCR};
-use crate::tiff::{Field, FieldType, tag};
+use crate::tiff::{Field, FieldType, Nested, tag};
 use crate::writer::{BigTiff, Blocks, Overviews, Prediction, WriteOptions};
 
 use super::{OverviewPlan, Resampling};
@@ -16,6 +16,7 @@ const MIN_IS_BLACK: u16 = 1;
 const RGB: u16 = 2;
 const PALETTE: u16 = 3;
 const TRANSPARENCY_MASK: u16 = 4;
+const LOG_LUV: u16 = 32845;
 
 /// Pixels of a strip whose height is not given, in bytes.
 const STRIP: u64 = 256 << 10;
@@ -137,6 +138,7 @@ pub struct WritePlan {
     carried: Vec<Field>,
     /// Fields of every level.
     shared: Vec<Field>,
+    nested: Vec<Nested>,
     extra_samples: Vec<u16>,
 }
 
@@ -166,6 +168,11 @@ impl WritePlan {
     /// Whether the tile of the mask stands right behind each tile of the image.
     pub fn mask_follows(&self) -> bool {
         self.cog && !self.masks.is_empty() && !self.levels[0].planar
+    }
+
+    /// Directories that the first one points to.
+    pub fn nested(&self) -> &[Nested] {
+        &self.nested
     }
 
     /// No file of this plan has more bytes of tiles.
@@ -201,7 +208,7 @@ impl WritePlan {
         if plan.predictor != Predictor::None {
             fields.push(Field::shorts(tag::PREDICTOR, &[plan.predictor.code()]));
         }
-        fields.extend(codec_fields(format));
+        fields.extend(codec_fields(format).into_iter().filter(|f| mask || self.shared.iter().all(|s| s.tag != f.tag)));
         if !mask {
             if !self.extra_samples.is_empty() {
                 fields.push(Field::shorts(tag::EXTRA_SAMPLES, &self.extra_samples));
@@ -342,6 +349,7 @@ impl Planner<'_> {
             memory: options.memory,
             carried: self.carried()?,
             shared: self.shared(bits)?,
+            nested: self.nested()?,
             extra_samples,
         })
     }
@@ -385,10 +393,11 @@ impl Planner<'_> {
     fn photometric(&self, bands: u16) -> Result<u16> {
         let options = self.options;
         if options.colour_map.is_some() {
-            if bands != 1 || !matches!(options.dtype, DType::UInt8 | DType::UInt16) {
-                return Err(self.invalid("a colour map is for one band of uint8 or uint16"));
+            if !matches!(options.dtype, DType::UInt8 | DType::UInt16) {
+                return Err(self.invalid("a colour map is for values of uint8 or uint16"));
             }
-            return Ok(PALETTE);
+            // Some files have a colour map beside another meaning of the values; GDAL goes by the map.
+            return Ok(options.photometric.filter(|&p| p <= MIN_IS_BLACK).unwrap_or(PALETTE));
         }
         match options.photometric {
             Some(PALETTE) => Err(self.invalid("photometric 3 needs a colour map")),
@@ -593,17 +602,23 @@ impl Planner<'_> {
         if let Some(metadata) = &geo.gdal_metadata {
             fields.push(Field::text(tag::GDAL_METADATA, metadata));
         }
-        for field in &self.options.tags {
+        for field in self.options.tags.iter().filter(|f| !is_shared(f.tag)) {
             self.carry(field, &mut fields)?;
         }
         Ok(fields)
     }
 
     fn carry(&self, field: &Field, fields: &mut Vec<Field>) -> Result<()> {
-        let refuse = |why: &str| Err(self.invalid(format!("tag {} ({}) {why}", field.tag, tag::name(field.tag))));
         if !WriteOptions::carries(field.tag) {
-            return refuse("is set by the writer");
+            let name = tag::name(field.tag);
+            return Err(self.invalid(format!("tag {} ({name}) is set by the writer", field.tag)));
         }
+        self.put(field, fields)
+    }
+
+    /// Takes a field that could stand in any directory.
+    fn put(&self, field: &Field, fields: &mut Vec<Field>) -> Result<()> {
+        let refuse = |why: &str| Err(self.invalid(format!("tag {} ({}) {why}", field.tag, tag::name(field.tag))));
         if fields.iter().any(|f| f.tag == field.tag) {
             return refuse("is given twice");
         }
@@ -621,10 +636,28 @@ impl Planner<'_> {
         Ok(())
     }
 
+    /// Directories that the first one points to.
+    fn nested(&self) -> Result<Vec<Nested>> {
+        let mut done: Vec<Nested> = Vec::new();
+        for Nested { tag, fields: given } in self.options.nested.iter().filter(|nested| !nested.fields.is_empty()) {
+            if !matches!(*tag, tag::EXIF | tag::GPS) || done.iter().any(|nested| nested.tag == *tag) {
+                return Err(self.invalid(format!("a directory at tag {tag} ({})", tag::name(*tag))));
+            }
+            let mut fields = Vec::with_capacity(given.len());
+            given.iter().try_for_each(|field| self.put(field, &mut fields))?;
+            fields.sort_by_key(|f| f.tag);
+            done.push(Nested { tag: *tag, fields });
+        }
+        Ok(done)
+    }
+
     /// Fields of every level.
     fn shared(&self, bits: u16) -> Result<Vec<Field>> {
         let options = self.options;
         let mut fields = Vec::new();
+        for field in options.tags.iter().filter(|f| is_shared(f.tag)) {
+            self.carry(field, &mut fields)?;
+        }
         if let Some(map) = &options.colour_map {
             let due = 3usize << bits;
             if map.len() != due {
@@ -638,10 +671,15 @@ impl Planner<'_> {
     }
 }
 
+/// Fields of other files that say what pixels mean, those of overviews too.
+fn is_shared(tag: u16) -> bool {
+    matches!(tag, tag::YCBCR_COEFFICIENTS | tag::REFERENCE_BLACK_WHITE)
+}
+
 /// Samples that a PhotometricInterpretation needs.
 fn colours(photometric: u16) -> u16 {
     match photometric {
-        RGB | YCBCR | 8 | 9 | 10 => 3,
+        RGB | YCBCR | 8 | 9 | 10 | LOG_LUV => 3,
         5 => 4,
         _ => 1,
     }

@@ -77,6 +77,15 @@ impl Field {
     }
 }
 
+/// A directory that a field of the first one points to: it has facts about the image, and no image of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Nested {
+    /// The field that points to it.
+    pub tag: u16,
+    /// What it holds, by tag.
+    pub fields: Vec<Field>,
+}
+
 impl Header {
     /// The header of a file written here.
     pub fn native(big: bool, first: u64) -> Self {
@@ -99,20 +108,27 @@ impl Header {
     }
 }
 
-/// A chain of directories with all their values as it stands from the even offset `at` on. Its length depends on the
-/// number of values alone, never on what they are. `None` when an offset does not fit: the file must be a BigTIFF.
+/// A chain of directories with all their values as it stands from the even offset `at` on, and those that the first of
+/// them points to. Its length depends on the number of values alone, never on what they are. `None` when an offset does
+/// not fit: the file must be a BigTIFF.
 ///
 /// # Panics
 /// When `at` is odd, or the fields of a directory are not in the order of their tags.
-pub fn chain(directories: &[Vec<Field>], big: bool, at: u64) -> Option<Vec<u8>> {
+pub fn chain(mut directories: Vec<Vec<Field>>, nested: &[Nested], big: bool, at: u64) -> Option<Vec<u8>> {
     assert!(at.is_multiple_of(2), "a directory begins at an even offset");
-    for fields in directories {
+    let chained = directories.len();
+    if let Some(first) = directories.first_mut() {
+        first.extend(nested.iter().filter_map(|n| Field::offsets(n.tag, &[0], big)));
+        first.sort_by_key(|f| f.tag);
+    }
+    directories.extend(nested.iter().map(|n| n.fields.clone()));
+    for fields in &directories {
         assert!(fields.is_sorted_by(|a, b| a.tag < b.tag), "fields ascend and none stands twice");
     }
     let mut placer = Placer { big, at, end: at };
     let mut starts = Vec::with_capacity(directories.len());
     let mut places: Vec<Vec<u64>> = Vec::with_capacity(directories.len());
-    for fields in directories {
+    for fields in &directories {
         starts.push(placer.directory(fields));
         places.push(fields.iter().map(|f| if f.is_tile_array() { 0 } else { placer.value(f) }).collect());
     }
@@ -125,9 +141,14 @@ pub fn chain(directories: &[Vec<Field>], big: bool, at: u64) -> Option<Vec<u8>> 
     if !big && u32::try_from(placer.end).is_err() {
         return None;
     }
+    for (n, &start) in nested.iter().zip(&starts[chained..]) {
+        if let Some(field) = directories[0].iter_mut().find(|f| f.tag == n.tag) {
+            *field = Field::offsets(n.tag, &[start], big)?;
+        }
+    }
     let mut out = Block { big, at, bytes: vec![0; length] };
     for (i, fields) in directories.iter().enumerate() {
-        let next = starts.get(i + 1).copied().unwrap_or(0);
+        let next = if i + 1 < chained { starts[i + 1] } else { 0 };
         out.directory(starts[i], fields, &places[i], next);
     }
     Some(out.bytes)
@@ -228,9 +249,11 @@ mod tests {
     fn what_is_written_is_read() {
         for big in [false, true] {
             let at = if big { 16 } else { 8 };
-            let all = [fields(70_000, &[1, 2, 3], big), fields(35, &[9], big)];
+            let all = vec![fields(70_000, &[1, 2, 3], big), fields(35, &[9], big)];
+            let nested =
+                Nested { tag: tag::EXIF, fields: vec![Field::text(36864, "0230"), Field::shorts(40961, &[7])] };
             let mut file = Header::native(big, at).bytes().unwrap();
-            file.extend(chain(&all, big, at).unwrap());
+            file.extend(chain(all, &[nested], big, at).unwrap());
             let head = Head::new(Arc::new(MemorySource::new(file.clone())), Limits::default()).unwrap();
             let header = Header::read(&head).unwrap();
             assert_eq!(header, Header::native(big, at));
@@ -243,6 +266,11 @@ mod tests {
             let second = Directory::read(&head, &header, first.next).unwrap();
             assert_eq!(second.numbers(&head, tag::TILE_OFFSETS).unwrap().unwrap(), [9]);
             assert_eq!(second.next, 0);
+            let nested = first.numbers(&head, tag::EXIF).unwrap().unwrap()[0];
+            let nested = Directory::read(&head, &header, nested).unwrap();
+            assert_eq!(nested.text(&head, 36864).unwrap().unwrap(), "0230");
+            assert_eq!(nested.numbers(&head, 40961).unwrap().unwrap(), [7]);
+            assert_eq!(nested.next, 0);
             // The tile arrays come last.
             let array = first.get(tag::TILE_OFFSETS).unwrap().offset();
             assert_eq!(array + if big { 24 } else { 12 }, file.len() as u64);
@@ -253,7 +281,7 @@ mod tests {
     fn what_does_not_fit_is_refused() {
         assert!(Field::offsets(tag::TILE_OFFSETS, &[1 << 32], false).is_none());
         assert!(Header::native(false, 1 << 32).bytes().is_none());
-        let all = [fields(1, &[1, 2], false)];
-        assert!(chain(&all, false, u64::from(u32::MAX) - 9).is_none());
+        let all = vec![fields(1, &[1, 2], false)];
+        assert!(chain(all, &[], false, u64::from(u32::MAX) - 9).is_none());
     }
 }

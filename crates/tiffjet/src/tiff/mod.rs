@@ -8,7 +8,7 @@ pub mod tag;
 mod value;
 
 pub use directory::{Directory, Entry, Place};
-pub use encode::Field;
+pub use encode::{Field, Nested};
 pub use head::Head;
 pub use header::Header;
 pub use value::{Array, FieldType};

@@ -4,7 +4,7 @@ use crate::codec::Settings;
 use crate::dtype::DType;
 use crate::geo::{GeoTags, Nodata};
 use crate::plan::Resampling;
-use crate::tiff::{Field, tag};
+use crate::tiff::{Field, Nested, tag};
 
 /// How an image is written. [`WriteOptions::new`] gives a tiled, ZSTD-compressed GeoTIFF.
 #[derive(Debug, Clone)]
@@ -53,6 +53,8 @@ pub struct WriteOptions {
     pub geo: GeoTags,
     /// Other fields of the directory: those that [`WriteOptions::carries`] tells.
     pub tags: Vec<Field>,
+    /// Directories of facts that the first one points to: EXIF and GPS.
+    pub nested: Vec<Nested>,
     /// Bytes that the writer may use. It needs one row of tiles of each level whatever this says.
     pub memory: u64,
 }
@@ -82,6 +84,7 @@ impl WriteOptions {
             colour_map: None,
             geo: GeoTags::default(),
             tags: Vec::new(),
+            nested: Vec::new(),
             memory: 256 << 20,
         }
     }
@@ -105,7 +108,9 @@ impl WriteOptions {
                 | tag::EXTRA_SAMPLES
                 | tag::SAMPLE_FORMAT
                 | tag::JPEG_TABLES
-                | tag::JPEG_PROC..=tag::REFERENCE_BLACK_WHITE
+                | tag::JPEG_PROC..=tag::JPEG_AC_TABLES
+                | tag::YCBCR_SUBSAMPLING
+                | tag::YCBCR_POSITIONING
                 | tag::MODEL_PIXEL_SCALE
                 | tag::MODEL_TIEPOINT
                 | tag::MODEL_TRANSFORMATION
@@ -114,6 +119,8 @@ impl WriteOptions {
                 | tag::GDAL_NODATA
                 | tag::LERC_PARAMETERS
                 | tag::RPC_COEFFICIENTS
+                | tag::EXIF
+                | tag::GPS
         )
     }
 }

@@ -319,7 +319,7 @@ impl Store {
         out.resize(first as usize, 0);
         let directories: Option<Vec<Vec<Field>>> =
             self.plan.directories().into_iter().map(|key| self.fields(key, big, &offsets(key))).collect();
-        out.extend(encode::chain(&directories?, big, first)?);
+        out.extend(encode::chain(directories?, self.plan.nested(), big, first)?);
         Some(out)
     }
 

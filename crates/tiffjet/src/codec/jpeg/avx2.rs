@@ -3,6 +3,7 @@
 
 use std::arch::x86_64::*;
 
+use super::encode::{Divisors, LARGEST};
 use super::transform::Block;
 
 /// Two coefficients of 16 bits, as [`_mm256_madd_epi16`] multiplies them with the first and the second of a pair.
@@ -193,4 +194,113 @@ pub(super) fn stretch_sums(sums: &[u16], out: &mut [u8]) -> usize {
         i += 16;
     }
     i
+}
+
+/// One dimension of the forward transform, for eight columns at once: see [`super::transform::forward`].
+#[inline]
+#[target_feature(enable = "avx2")]
+fn forward_pass<const FIRST: bool>(m: [__m256i; 8]) -> [__m256i; 8] {
+    let add = |a, b| _mm256_add_epi32(a, b);
+    let sub = |a, b| _mm256_sub_epi32(a, b);
+    let times = |a, factor: i32| _mm256_mullo_epi32(a, _mm256_set1_epi32(factor));
+    let round = _mm256_set1_epi32(if FIRST { 1 << 10 } else { 1 << 14 });
+    let shifted = |a| if FIRST { _mm256_srai_epi32::<11>(a) } else { _mm256_srai_epi32::<15>(a) };
+    let whole = |a| match FIRST {
+        true => _mm256_slli_epi32::<2>(a),
+        false => _mm256_srai_epi32::<2>(add(a, _mm256_set1_epi32(2))),
+    };
+    let s = [add(m[0], m[7]), add(m[1], m[6]), add(m[2], m[5]), add(m[3], m[4])];
+    let [t7, t6, t5, t4] = [sub(m[0], m[7]), sub(m[1], m[6]), sub(m[2], m[5]), sub(m[3], m[4])];
+    let (t10, t13, t11, t12) = (add(s[0], s[3]), sub(s[0], s[3]), add(s[1], s[2]), sub(s[1], s[2]));
+    let z1 = add(times(add(t12, t13), 4433), round);
+    let even = [
+        whole(add(t10, t11)),
+        shifted(add(z1, times(t13, 6270))),
+        whole(sub(t10, t11)),
+        shifted(sub(z1, times(t12, 15137))),
+    ];
+    let (z1, z2, z3, z4) = (add(t4, t7), add(t5, t6), add(t4, t6), add(t5, t7));
+    let z5 = add(times(add(z3, z4), 9633), round);
+    let (z1, z2) = (times(z1, -7373), times(z2, -20995));
+    let (z3, z4) = (add(times(z3, -16069), z5), add(times(z4, -3196), z5));
+    let odd = [
+        shifted(add(times(t7, 12299), add(z1, z4))),
+        shifted(add(times(t6, 25172), add(z2, z3))),
+        shifted(add(times(t5, 16819), add(z2, z4))),
+        shifted(add(times(t4, 2446), add(z1, z3))),
+    ];
+    [even[0], odd[0], even[1], odd[1], even[2], odd[2], even[3], odd[3]]
+}
+
+/// Rows of 32 bits to columns.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn transpose_wide(r: [__m256i; 8]) -> [__m256i; 8] {
+    let two = |a, b| [_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b)];
+    let [a0, a1] = two(r[0], r[1]);
+    let [b0, b1] = two(r[2], r[3]);
+    let [c0, c1] = two(r[4], r[5]);
+    let [d0, d1] = two(r[6], r[7]);
+    let four = |a, b| [_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b)];
+    // Columns 0 and 4, 1 and 5, and so on, of the upper rows and of the lower ones.
+    let [[u0, u1], [u2, u3]] = [four(a0, b0), four(a1, b1)];
+    let [[l0, l1], [l2, l3]] = [four(c0, d0), four(c1, d1)];
+    let low = |u, l| _mm256_permute2x128_si256::<0x20>(u, l);
+    let high = |u, l| _mm256_permute2x128_si256::<0x31>(u, l);
+    [low(u0, l0), low(u1, l1), low(u2, l2), low(u3, l3), high(u0, l0), high(u1, l1), high(u2, l2), high(u3, l3)]
+}
+
+/// [`super::encode::quantise`].
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn quantise(plane: &[u8], stride: usize, quant: &Divisors) -> Block {
+    let plane = &plane[..stride * 7 + 8];
+    let centre = _mm256_set1_epi32(128);
+    let row = |y: usize| {
+        // SAFETY: the eight bytes of row `y` end at most at `stride * 7 + 8`.
+        let samples = unsafe { _mm_loadl_epi64(plane.as_ptr().add(stride * y).cast()) };
+        _mm256_sub_epi32(_mm256_cvtepu8_epi32(samples), centre)
+    };
+    let samples = [row(0), row(1), row(2), row(3), row(4), row(5), row(6), row(7)];
+    let rows = transpose_wide(forward_pass::<true>(transpose_wide(samples)));
+    let mut coefficients = forward_pass::<false>(rows);
+    for (i, c) in coefficients.iter_mut().enumerate() {
+        let load = |table: &[u32; 64]| {
+            // SAFETY: `i` is below 8, so that eight numbers stand from `8 * i` on.
+            unsafe { _mm256_loadu_si256(table.as_ptr().add(8 * i).cast()) }
+        };
+        let size = _mm256_add_epi32(_mm256_abs_epi32(*c), load(&quant.half));
+        let quotient = _mm256_srlv_epi32(_mm256_mullo_epi32(size, load(&quant.factor)), load(&quant.shift));
+        *c = _mm256_sign_epi32(quotient, *c);
+    }
+    let first = _mm256_extract_epi32::<0>(coefficients[0]) as i16;
+    let mut block = [0; 64];
+    let most = _mm256_set1_epi16(LARGEST);
+    let least = _mm256_set1_epi16(-LARGEST);
+    for i in 0..4 {
+        // Packing goes by halves of the vectors: this puts the rows one after the other again.
+        let two = _mm256_packs_epi32(coefficients[2 * i], coefficients[2 * i + 1]);
+        let two = _mm256_permute4x64_epi64::<0b11_01_10_00>(two);
+        let two = _mm256_max_epi16(_mm256_min_epi16(two, most), least);
+        // SAFETY: `i` is below 4, so that 16 numbers stand from `16 * i` on.
+        unsafe { _mm256_storeu_si256(block.as_mut_ptr().add(16 * i).cast(), two) };
+    }
+    block[0] = first;
+    block
+}
+
+/// A bit for each coefficient that is not 0.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn nonzero(block: &Block) -> u64 {
+    let zero = |i: usize| {
+        // SAFETY: `i` is below 4, so that 16 numbers stand from `16 * i` on.
+        let values = unsafe { _mm256_loadu_si256(block.as_ptr().add(16 * i).cast()) };
+        _mm256_cmpeq_epi16(values, _mm256_setzero_si256())
+    };
+    let half = |i: usize| {
+        let bytes = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi16(zero(i), zero(i + 1)));
+        _mm256_movemask_epi8(bytes) as u32
+    };
+    !(u64::from(half(0)) | u64::from(half(2)) << 32)
 }

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use super::super::{Cause, Plain, Settings, TileFormat};
 use super::colour;
 use super::decode::ZIGZAG;
-use super::transform;
+use super::transform::{self, Block};
 use super::vectors::{self, Vectors, Work};
 
 /// Quantisation at quality 50, luminance and chrominance, in row order (ISO 10918-1, tables K.1 and K.2).
@@ -158,6 +158,8 @@ pub(super) fn encode(tile: &Plain<'_>, out: &mut Vec<u8>) -> Result<(), Cause> {
         choice.write_tables(out);
     }
     let (h, v) = choice.sampling;
+    // Readers that do not ask TIFF go by the names: three that are not R, G and B are taken for luminance and colour.
+    let name = |c: usize| if n == 3 && !choice.ycbcr { b"RGB"[c] } else { c as u8 + 1 };
     segment(out, 0xC0, |out| {
         out.push(8);
         out.extend((height as u16).to_be_bytes());
@@ -165,13 +167,13 @@ pub(super) fn encode(tile: &Plain<'_>, out: &mut Vec<u8>) -> Result<(), Cause> {
         out.push(n as u8);
         for c in 0..n {
             let sampling = if c == 0 { (h << 4 | v) as u8 } else { 0x11 };
-            out.extend([c as u8 + 1, sampling, (choice.ycbcr && c > 0) as u8]);
+            out.extend([name(c), sampling, (choice.ycbcr && c > 0) as u8]);
         }
     });
     segment(out, 0xDA, |out| {
         out.push(n as u8);
         for c in 0..n {
-            out.extend([c as u8 + 1, if choice.ycbcr && c > 0 { 0x11 } else { 0 }]);
+            out.extend([name(c), if choice.ycbcr && c > 0 { 0x11 } else { 0 }]);
         }
         out.extend([0, 63, 0]);
     });
@@ -202,7 +204,7 @@ impl Work for Encode<'_> {
         // One row of MCUs, every component at full size, edges repeated into the padding.
         let mut rows = vec![vec![0u8; stride * mcu_height]; n];
         let mut small = vec![0u8; stride / h * 8];
-        let quant: [[Divisor; 64]; 2] = choice.quant.map(|table| table.map(Divisor::new));
+        let quant = choice.quant.map(|table| Divisors::new(&table));
         let mut before = vec![0; n];
         let mut bits = BitWriter { out, acc: 0, held: 0 };
         for top in (0..height).step_by(mcu_height) {
@@ -227,8 +229,8 @@ impl Work for Encode<'_> {
                     for by in 0..down {
                         for bx in 0..across {
                             let at = by * 8 * stride + (col * across + bx) * 8;
-                            let block = quantise(&plane[at..], stride, &quant[kind]);
-                            bits.block(&block, &mut before[c], codes);
+                            let block = V::quantise(&plane[at..], stride, &quant[kind]);
+                            bits.block(&block, V::nonzero(&block), &mut before[c], codes);
                         }
                     }
                 }
@@ -243,8 +245,16 @@ impl Work for Encode<'_> {
 fn fill_row(choice: &Choice, from: &[u8], rows: &mut [Vec<u8>], at: usize, stride: usize, width: usize, n: usize) {
     if let ([y, cb, cr], true) = (&mut *rows, choice.ycbcr) {
         let (y, cb, cr) = (&mut y[at..at + width], &mut cb[at..at + width], &mut cr[at..at + width]);
-        for (((rgb, y), cb), cr) in from.chunks_exact(3).zip(y).zip(cb).zip(cr) {
-            [*y, *cb, *cr] = colour::to_ycbcr(rgb[0], rgb[1], rgb[2]);
+        let pieces = y.chunks_mut(PIECE).zip(cb.chunks_mut(PIECE)).zip(cr.chunks_mut(PIECE));
+        for (rgb, ((y, cb), cr)) in from.chunks(3 * PIECE).zip(pieces) {
+            // Colours apart first, so that vectors can do the sums.
+            let [mut r, mut g, mut b] = [[0u8; PIECE]; 3];
+            for (((rgb, r), g), b) in rgb.chunks_exact(3).zip(&mut r).zip(&mut g).zip(&mut b) {
+                (*r, *g, *b) = (rgb[0], rgb[1], rgb[2]);
+            }
+            for (i, ((y, cb), cr)) in y.iter_mut().zip(cb).zip(cr).enumerate() {
+                [*y, *cb, *cr] = colour::to_ycbcr(r[i], g[i], b[i]);
+            }
         }
     } else {
         for (c, row) in rows.iter_mut().enumerate() {
@@ -258,6 +268,9 @@ fn fill_row(choice: &Choice, from: &[u8], rows: &mut [Vec<u8>], at: usize, strid
         row[at + width..at + stride].fill(last);
     }
 }
+
+/// Pixels whose colours are told apart at once.
+const PIECE: usize = 64;
 
 /// The mean of the pixels that a sample of colour stands for.
 #[inline(always)]
@@ -315,15 +328,47 @@ impl Divisor {
     }
 }
 
+/// The divisors of a block, the parts of each together, as vectors load them.
+pub(super) struct Divisors {
+    pub(super) half: [u32; 64],
+    pub(super) factor: [u32; 64],
+    pub(super) shift: [u32; 64],
+}
+
+impl Divisors {
+    fn new(table: &[u16; 64]) -> Self {
+        let all = table.map(Divisor::new);
+        Self { half: all.map(|d| d.half), factor: all.map(|d| d.factor), shift: all.map(|d| d.shift) }
+    }
+
+    fn get(&self, i: usize) -> Divisor {
+        Divisor { half: self.half[i], factor: self.factor[i], shift: self.shift[i] }
+    }
+}
+
+/// The largest coefficient beside the first that the tables have a code for.
+pub(super) const LARGEST: i16 = 1023;
+
+/// The coefficients of a block of 8 × 8 samples, divided and rounded.
 #[inline(always)]
-fn quantise(plane: &[u8], stride: usize, quant: &[Divisor; 64]) -> [i16; 64] {
+pub(super) fn quantise(plane: &[u8], stride: usize, quant: &Divisors) -> Block {
     let samples: [[i32; 8]; 8] = std::array::from_fn(|y| std::array::from_fn(|x| plane[y * stride + x] as i32 - 128));
     let coefficients = transform::forward(&samples);
-    let mut block: [i16; 64] = std::array::from_fn(|i| quant[i].divide(coefficients[i / 8][i % 8]));
-    // The tables have no code for more.
-    block[1..].iter_mut().for_each(|c| *c = (*c).clamp(-1023, 1023));
+    let mut block: Block = std::array::from_fn(|i| quant.get(i).divide(coefficients[i / 8][i % 8]));
+    block[1..].iter_mut().for_each(|c| *c = (*c).clamp(-LARGEST, LARGEST));
     block
 }
+
+/// Where a coefficient comes in the stream.
+const TURN: [u8; 64] = {
+    let mut turn = [0; 64];
+    let mut k = 0;
+    while k < 64 {
+        turn[ZIGZAG[k] as usize] = k as u8;
+        k += 1;
+    }
+    turn
+};
 
 struct BitWriter<'a> {
     out: &'a mut Vec<u8>,
@@ -363,14 +408,16 @@ impl BitWriter<'_> {
         }
     }
 
+    /// A block; `nonzero` has a bit for each coefficient that is not 0.
     #[inline(always)]
-    fn block(&mut self, block: &[i16; 64], before: &mut i32, codes: &[Codes]) {
+    fn block(&mut self, block: &Block, nonzero: u64, before: &mut i32, codes: &[Codes]) {
         let dc = block[0] as i32;
         self.value(&codes[0], 0, dc - *before);
         *before = dc;
-        let mut set = 0u64;
-        for (k, &place) in ZIGZAG[..64].iter().enumerate().skip(1) {
-            set |= ((block[place as usize] != 0) as u64) << k;
+        let (mut set, mut left) = (0u64, nonzero & !1);
+        while left != 0 {
+            set |= 1 << TURN[left.trailing_zeros() as usize];
+            left &= left - 1;
         }
         let mut last = 0;
         while set != 0 {
@@ -418,6 +465,51 @@ impl BitWriter<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What the machine has, beside what every machine has.
+    struct Both<'a>(&'a [u8], usize, &'a Divisors);
+
+    impl Work for Both<'_> {
+        type Output = (Block, u64);
+        #[inline(always)]
+        fn run<V: Vectors>(self) -> Self::Output {
+            let block = V::quantise(self.0, self.1, self.2);
+            (block, V::nonzero(&block))
+        }
+    }
+
+    #[test]
+    fn vectors_give_the_same_coefficients() {
+        let mut state = 1u64;
+        let mut next = || {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 56) as u8
+        };
+        for round in 0..3000 {
+            let q = match round % 3 {
+                0 => 1,
+                1 => 1 + (round % 255) as u16,
+                _ => 255,
+            };
+            let quant = Divisors::new(&std::array::from_fn(|i| (q + i as u16 % 7).min(255)));
+            let stride = 8 + round % 5;
+            let extreme = round % 4 == 0;
+            let plane: Vec<u8> = (0..stride * 8)
+                .map(|_| match extreme {
+                    true => (next() & 1) * 255,
+                    false => next(),
+                })
+                .collect();
+            let want = quantise(&plane, stride, &quant);
+            let bits = want.iter().enumerate().fold(0u64, |set, (i, &c)| set | u64::from(c != 0) << i);
+            assert_eq!(vectors::run(Both(&plane, stride, &quant)), (want, bits), "round {round}");
+        }
+        for value in [0u8, 255] {
+            let quant = Divisors::new(&[1; 64]);
+            let want = quantise(&[value; 64], 8, &quant);
+            assert_eq!(vectors::run(Both(&[value; 64], 8, &quant)).0, want);
+        }
+    }
 
     #[test]
     fn divisor_rounds_to_the_nearest() {

@@ -3,6 +3,7 @@
 
 #[cfg(target_arch = "x86_64")]
 use super::avx2;
+use super::encode::{self, Divisors};
 use super::transform::{self, Block};
 
 /// A loop that is compiled once for every machine and once for those with AVX2.
@@ -18,6 +19,16 @@ pub(super) trait Vectors {
     #[inline(always)]
     fn inverse(block: &Block, out: &mut [u8], stride: usize) {
         transform::inverse(block, out, stride);
+    }
+    /// [`encode::quantise`].
+    #[inline(always)]
+    fn quantise(plane: &[u8], stride: usize, quant: &Divisors) -> Block {
+        encode::quantise(plane, stride, quant)
+    }
+    /// A bit for each coefficient that is not 0.
+    #[inline(always)]
+    fn nonzero(block: &Block) -> u64 {
+        block.iter().enumerate().fold(0, |set, (i, &c)| set | u64::from(c != 0) << i)
     }
     /// The first pixels of [`super::colour::to_rgb`]; gives how many.
     #[inline(always)]
@@ -65,6 +76,16 @@ impl Vectors for Avx2 {
     fn inverse(block: &Block, out: &mut [u8], stride: usize) {
         // SAFETY: the type is named only where AVX2 is.
         unsafe { avx2::inverse(block, out, stride) }
+    }
+    #[inline(always)]
+    fn quantise(plane: &[u8], stride: usize, quant: &Divisors) -> Block {
+        // SAFETY: the type is named only where AVX2 is.
+        unsafe { avx2::quantise(plane, stride, quant) }
+    }
+    #[inline(always)]
+    fn nonzero(block: &Block) -> u64 {
+        // SAFETY: the type is named only where AVX2 is.
+        unsafe { avx2::nonzero(block) }
     }
     #[inline(always)]
     fn to_rgb(y: &[u8], cb: &[u8], cr: &[u8], out: &mut [u8]) -> usize {
