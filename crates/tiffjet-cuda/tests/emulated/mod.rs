@@ -26,8 +26,8 @@ impl Emulated {
         let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("emulated-{name}"));
         let compiler = std::env::var_os("CXX").unwrap_or_else(|| "c++".into());
         let built = Command::new(&compiler)
-            .args(["-std=c++17", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fno-omit-frame-pointer"])
-            .args(["-fsanitize=address,undefined", "-fno-sanitize-recover=all"])
+            .args(["-std=c++17", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas"])
+            .args(["-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"])
             .arg("-I")
             .arg(&kernels)
             .arg(kernels.join("emulate").join(format!("run_{name}.cpp")))
