@@ -104,7 +104,10 @@ template <int SIZE> struct Nodata {
     __device__ explicit Nodata(const Format& format)
         : wanted(SIZE > 1 && format.nodata), value((T)little(format.nodata_value, SIZE)) {}
 
-    __device__ T operator()(T bits) const { return SIZE > 1 && wanted ? mask_nodata<SIZE, T>(bits, value) : bits; }
+    // Sums of 16 bits may have more in the bits above, which are not stored.
+    __device__ T operator()(T bits) const {
+        return SIZE > 1 && wanted ? mask_nodata<SIZE, T>(SIZE == 2 ? bits & 0xffff : bits, value) : bits;
+    }
 };
 
 // Stores the pixels first..first + COUNT of one band that are in begin..end. `out` is where pixel `begin` goes.
