@@ -190,7 +190,6 @@ struct Loaded {
     functions: HashMap<(&'static str, u32), Function>,
 }
 
-// SAFETY is the driver's matter: handles in `Module` are only used behind the lock.
 impl Kernels {
     /// For a device of this capability.
     pub fn load(context: &Context, capability: (i32, i32)) -> Result<Self, Failure> {

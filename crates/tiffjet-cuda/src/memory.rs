@@ -67,6 +67,8 @@ impl DeviceInfo {
 pub struct Gpu {
     /// What it is.
     pub info: DeviceInfo,
+    /// The most shared memory that a block can ask for.
+    pub shared_memory: u32,
     /// Its name in errors: `cuda:0`.
     pub device: String,
     /// Its kernels.
@@ -75,6 +77,8 @@ pub struct Gpu {
     pub threads: ThreadPool,
     /// Page-locked memory.
     pub ring: Ring,
+    /// Where results are given back.
+    pub frees: Stream,
     context: Context,
     pool: Pool,
     streams: Mutex<Vec<Streams>>,
@@ -147,6 +151,8 @@ impl Gpu {
         // A lane that waits for another's memory would undo what lanes are for.
         pool.set(PoolValue::ReuseByWaiting, 0).map_err(failed)?;
         let kernels = Kernels::load(&context, info.capability).map_err(failed)?;
+        let shared =
+            driver.device(ordinal).and_then(|device| device.attribute(Attribute::SharedMemory)).map_err(failed)?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = ThreadPoolBuilder::new()
             .num_threads(cores.clamp(2, THREADS))
@@ -156,7 +162,9 @@ impl Gpu {
         Ok(Self {
             kernels,
             threads,
+            shared_memory: shared.max(0) as u32,
             ring: Ring::new(context),
+            frees: context.stream().map_err(failed)?,
             context,
             pool,
             streams: Mutex::default(),

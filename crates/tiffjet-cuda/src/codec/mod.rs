@@ -2,14 +2,12 @@
 
 mod deflate;
 mod lzw;
-mod packbits;
-mod zstd;
 
 use crate::ffi::driver::{Failure, Stream};
 use crate::memory::Gpu;
 
 /// Every codec with a route on the device but that of no compression. A new one is a file beside this one and a line.
-pub static ROUTES: &[&dyn Route] = &[&packbits::PackBits, &lzw::Lzw, &deflate::Deflate, &zstd::Zstd];
+pub static ROUTES: &[&dyn Route] = &[&lzw::Lzw, &deflate::Deflate];
 
 /// The place in the table of the codec of this name.
 pub fn find(codec: &str) -> Option<usize> {
@@ -42,6 +40,8 @@ pub struct Size {
     pub in_bytes: u64,
     /// Decoded bytes of all.
     pub out_bytes: u64,
+    /// Compressed bytes of each in units of 4 KiB, the one begun included.
+    pub pages: u64,
     /// Compressed bytes of the largest.
     pub largest_in: u32,
     /// Decoded bytes of the largest.
@@ -55,6 +55,7 @@ impl Size {
             tiles: self.tiles + 1,
             in_bytes: self.in_bytes + u64::from(in_bytes),
             out_bytes: self.out_bytes + u64::from(out_bytes),
+            pages: self.pages + u64::from(in_bytes / 4096) + 1,
             largest_in: self.largest_in.max(in_bytes),
             largest_out: self.largest_out.max(out_bytes),
         }

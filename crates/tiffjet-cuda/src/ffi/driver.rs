@@ -369,6 +369,11 @@ pub struct Module {
     handle: Handle,
 }
 
+// SAFETY: handles of the driver may be used from any thread.
+unsafe impl Send for Module {}
+// SAFETY: as above.
+unsafe impl Sync for Module {}
+
 impl Module {
     /// A kernel by its name, allowed to use so much shared memory.
     pub fn function(&self, name: &str, shared: u32) -> Result<Function> {
