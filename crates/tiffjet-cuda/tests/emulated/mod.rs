@@ -2,6 +2,8 @@
 //! tiles from their input and give what became of them.
 #![allow(dead_code)] // every test uses a part
 
+pub mod streams;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
