@@ -13,7 +13,7 @@ use tiffjet::{ByteOrder, Error, Fallback, ReadJob, ReadOptions, ReadPlan, Report
 use crate::batch::{self, Bounds, Cutter, Group, Item, Rect, Way};
 use crate::codec::{self, Batch, ROUTES};
 use crate::fetch::{Fetch, Opened, Outcome};
-use crate::ffi::driver::{Failure, Stream};
+use crate::ffi::driver::{Event, Failure, Stream};
 use crate::kernels::{Depth, Format, Predictor};
 use crate::memory::{Gpu, LANES, SLOT, Streams};
 use crate::storage::{DeviceBuffer, download};
@@ -89,6 +89,53 @@ pub fn read_to_host(
     reading.within(|streams| reading.refused(download(gpu, &streams.lanes[0], buffer.address(), out)))?;
     report.seconds = begun.elapsed().as_secs_f64();
     Ok(report)
+}
+
+/// Seconds of each phase of a read alone, in milliseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Phases {
+    /// From the files to page-locked memory, by all threads; host codecs included.
+    pub fetch: f64,
+    /// From page-locked memory to the device.
+    pub copy: f64,
+    /// Decoding and placing, with everything on the device.
+    pub kernels: f64,
+}
+
+/// Measures the phases of a read one by one: what it would take if all overlapped is the longest of them.
+pub fn phases(gpu: &Arc<Gpu>, settings: &Settings, jobs: &[ReadJob<'_>]) -> Result<Phases> {
+    let options = ReadOptions::default();
+    let whole = Settings { group: u64::MAX, budget: u64::MAX, ..*settings };
+    let reading = Reading::new(gpu, &whole, jobs, &options)?;
+    let bytes = common_bytes(jobs)? as u64;
+    let mut phases = Phases::default();
+    reading.within(|streams| {
+        let (bounds, _) = reading.bounds(bytes)?;
+        let output = reading.refused_with(bytes, DeviceBuffer::take(gpu, &streams.lanes[0], bytes))?;
+        let window = bytes / jobs.len() as u64;
+        let outputs: Vec<u64> = (0..jobs.len() as u64).map(|i| output.address() + i * window).collect();
+        let statuses = Statuses::take(&reading, &streams.lanes[0])?;
+        let mut pass = Pass {
+            reading: &reading,
+            outputs: &outputs,
+            statuses: statuses.address(),
+            bounds: (bounds, 1),
+            dry: true,
+            timing: None,
+        };
+        let begun = Instant::now();
+        pass.run(streams, &reading.items, &reading.rects)?;
+        phases.fetch = begun.elapsed().as_secs_f64() * 1e3;
+        let timing = reading.refused(gpu.timed_event().and_then(|start| Ok((start, gpu.timed_event()?))))?;
+        pass.dry = false;
+        pass.timing = Some(&timing);
+        pass.run(streams, &reading.items, &reading.rects)?;
+        let kernels = streams.lanes[0].wait().and_then(|()| timing.1.since(&timing.0));
+        phases.kernels = reading.refused(kernels)?.into();
+        phases.copy = reading.refused(reading.copy_alone(streams, &timing, output.address(), bytes))?;
+        reading.refused(statuses.read(streams)).map(drop)
+    })?;
+    Ok(phases)
 }
 
 /// One read of some windows.
@@ -235,7 +282,8 @@ impl<'a> Reading<'a> {
         let mut report = self.report();
         report.bytes_out = bytes;
         let statuses = Statuses::take(self, &streams.lanes[0])?;
-        let pass = Pass { reading: self, outputs: &outputs, statuses: statuses.address, bounds };
+        let pass =
+            Pass { reading: self, outputs: &outputs, statuses: statuses.address(), bounds, dry: false, timing: None };
         let outcome = pass.run(streams, &self.items, &self.rects);
         let refused = statuses.read(streams);
         // First of all: where a file changed, damage is no news.
@@ -307,6 +355,26 @@ impl<'a> Reading<'a> {
         self.refused(streams.lanes[0].wait())
     }
 
+    /// Milliseconds to copy as many bytes as the read loads, from slots of the ring to memory of `length` bytes.
+    fn copy_alone(&self, streams: &Streams, timing: &(Event, Event), to: u64, length: u64) -> Result<f64, Failure> {
+        let stream = &streams.lanes[0];
+        let mut slots = (0..4).map(|_| self.gpu.ring.take()).collect::<Result<Vec<_>, _>>()?;
+        let mut left: u64 = self.items.iter().map(|item| self.loaded(item)).sum();
+        timing.0.record(stream)?;
+        for i in 0.. {
+            let bytes = left.min(SLOT as u64).min(length);
+            if bytes == 0 {
+                break;
+            }
+            stream.upload(&slots[i % 4].memory, 0, bytes as usize, to)?;
+            left -= bytes;
+        }
+        timing.1.record(stream)?;
+        stream.wait()?;
+        slots.drain(..).for_each(|slot| self.gpu.ring.give_back(slot));
+        timing.1.since(&timing.0).map(f64::from)
+    }
+
     /// Why a tile can't be read without a fallback.
     fn explain(&self, item: &Item) -> Error {
         let ReadJob { source, plan } = self.jobs[item.job];
@@ -363,48 +431,57 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// Statuses of all tiles that the device decodes.
+/// Statuses of all tiles that the device decodes, behind the one word that they become.
 struct Statuses<'a> {
     reading: &'a Reading<'a>,
-    address: u64,
-    count: usize,
+    word: u64,
+    count: u32,
 }
 
 impl<'a> Statuses<'a> {
-    /// Memory for them, all of them bad.
+    /// Bytes of the word.
+    const WORD: u64 = 8;
+
+    /// Memory for them, all of them bad and the word as good as it gets.
     fn take(reading: &'a Reading<'a>, stream: &Stream) -> Result<Self> {
-        let count = reading.coded.len();
-        if count == 0 {
-            return Ok(Self { reading, address: 0, count });
+        let count = reading.coded.len() as u32;
+        let mut statuses = Self { reading, word: 0, count };
+        if count > 0 {
+            let bytes = statuses.bytes();
+            statuses.word = reading.refused_with(bytes, stream.take(reading.gpu.pool(), bytes))?;
+            reading.refused(stream.fill(statuses.word, 0xff, bytes))?;
         }
-        let bytes = 4 * count as u64;
-        let address = reading.refused_with(bytes, stream.take(reading.gpu.pool(), bytes))?;
-        let statuses = Self { reading, address, count };
-        reading.refused(stream.fill(address, 0xff, bytes))?;
         Ok(statuses)
     }
 
-    /// Waits for all that the streams have; gives the tiles whose status is bad.
+    fn bytes(&self) -> u64 {
+        Self::WORD + 4 * u64::from(self.count)
+    }
+
+    /// Where they stand.
+    fn address(&self) -> u64 {
+        self.word + Self::WORD
+    }
+
+    /// Waits for all that the first stream has; gives the tiles whose status is bad.
     fn read(self, streams: &mut Streams) -> Result<Vec<usize>, Failure> {
-        let main = &streams.lanes[0];
+        let (main, gpu) = (&streams.lanes[0], self.reading.gpu);
         if self.count == 0 {
             main.wait()?;
             return Ok(Vec::new());
         }
-        let mut statuses = vec![0; 4 * self.count];
-        let few = statuses.len() <= streams.verdict.bytes().len();
-        if few {
-            main.download(self.address, &mut streams.verdict, statuses.len())?;
-        }
+        gpu.kernels.first_bad(main, self.address(), self.count, self.word)?;
+        main.download(self.word, &mut streams.verdict, Self::WORD as usize)?;
         main.wait()?;
-        if few {
-            statuses.copy_from_slice(&streams.verdict.bytes()[..4 * self.count]);
-        } else {
-            download(self.reading.gpu, main, self.address, &mut statuses)?;
+        let mut bad = Vec::new();
+        if streams.verdict.bytes()[..Self::WORD as usize] != [0xff; Self::WORD as usize] {
+            let mut statuses = vec![0; 4 * self.count as usize];
+            download(gpu, main, self.address(), &mut statuses)?;
+            let statuses = statuses.as_chunks::<4>().0;
+            bad.extend((0..statuses.len()).filter(|&id| statuses[id] != [0; 4]));
         }
-        main.give_back(self.address)?;
-        let statuses = statuses.as_chunks::<4>().0.iter().map(|bytes| u32::from_le_bytes(*bytes));
-        Ok(statuses.enumerate().filter(|(_, status)| *status != 0).map(|(id, _)| id).collect())
+        main.give_back(self.word)?;
+        Ok(bad)
     }
 }
 
@@ -414,6 +491,10 @@ struct Pass<'a> {
     outputs: &'a [u64],
     statuses: u64,
     bounds: (Bounds, usize),
+    /// Slots are filled, and nothing else happens.
+    dry: bool,
+    /// What is recorded around the work of the last group, which then waits for its loads.
+    timing: Option<&'a (Event, Event)>,
 }
 
 impl Pass<'_> {
@@ -430,7 +511,7 @@ impl Pass<'_> {
         let groups = cutter.finish();
         let keep_going = reading.options.fill_failed.is_some();
         let lanes = self.bounds.1.min(groups.len()).max(1);
-        let fetch = Fetch::new(reading.gpu, reading.jobs, &groups, keep_going);
+        let fetch = Fetch::new(reading.gpu, reading.jobs, &groups, keep_going, self.dry);
         let conductor = Conductor { pass: self, streams, lanes, formats, groups: &groups, fetch: &fetch };
         let outcome = conductor.run();
         let result = fetch.outcome();
@@ -554,6 +635,13 @@ impl Conductor<'_> {
     fn launch(&self, group: usize) -> Result<(), Failure> {
         let Some(opened) = self.fetch.opened(group) else { return Ok(()) };
         let (gpu, lane, base) = (self.pass.reading.gpu, self.lane(group), opened.base);
+        if self.pass.dry {
+            return lane.give_back(base);
+        }
+        if let Some((start, _)) = self.pass.timing {
+            lane.wait()?;
+            start.record(lane)?;
+        }
         for launch in self.groups[group].coded(base) {
             let batch = Batch {
                 tiles: launch.table,
@@ -568,6 +656,9 @@ impl Conductor<'_> {
         for parts in self.groups[group].parts(base) {
             let places = (parts.table, parts.count, parts.tallest);
             gpu.kernels.place(lane, places, &self.formats[parts.format], parts.bands)?;
+        }
+        if let Some((_, end)) = self.pass.timing {
+            end.record(lane)?;
         }
         lane.give_back(base)
     }

@@ -234,6 +234,14 @@ impl Kernels {
         Err(refusal)
     }
 
+    /// Makes the word at `first`, all ones before, name the first bad one of `count` statuses.
+    pub fn first_bad(&self, stream: &Stream, statuses: u64, count: u32, first: u64) -> Result<(), Failure> {
+        const BLOCK: u32 = 256;
+        let function = self.function("status", "status_first", 0)?;
+        let shape = Shape { grid: (count.div_ceil(BLOCK), 1), block: BLOCK, shared: 0 };
+        function.launch(shape, stream, &[&statuses as &dyn Arguments, &count, &first])
+    }
+
     /// Puts the parts of tiles in their places; `places` stand at an address, `tallest` is the largest height.
     pub fn place(
         &self,

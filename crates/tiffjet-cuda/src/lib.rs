@@ -19,7 +19,7 @@ use tiffjet::{
     Backend, Cpu, Destination, EncodedRows, Error, OverviewPlan, ReadJob, ReadOptions, Reducer, Report, Result, Tensor,
 };
 
-pub use decode::Settings;
+pub use decode::{Phases, Settings};
 pub use ffi::load::look_in_site_packages;
 pub use memory::DeviceInfo;
 
@@ -67,6 +67,17 @@ impl Cuda {
     /// What it works with.
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// Measures the phases of a read one by one.
+    pub fn phases(&self, jobs: &[ReadJob<'_>]) -> Result<Phases> {
+        decode::phases(&self.gpu, &self.settings, jobs)
+    }
+
+    /// The most device memory that results and reads had at once in this process.
+    pub fn peak_memory(&self) -> Result<u64> {
+        let peak = self.gpu.pool().value(ffi::driver::PoolValue::UsedHigh);
+        peak.map_err(|failure| self.gpu.refused(&self.name().into(), &failure))
     }
 
     /// The device.

@@ -183,6 +183,11 @@ impl Gpu {
         self.context.event(false)
     }
 
+    /// An event that can be asked how long it took.
+    pub fn timed_event(&self) -> Result<Event, Failure> {
+        self.context.event(true)
+    }
+
     /// Its memory.
     pub fn pool(&self) -> &Pool {
         &self.pool

@@ -21,4 +21,12 @@ FAKE_KERNEL(deflate_1024)
 FAKE_KERNEL(lzw_list)
 FAKE_KERNEL(lzw_segments)
 FAKE_KERNEL(lzw_retry)
+#elif defined(FAKE_PACKBITS)
+#include "../packbits.cu"
+#include "fakecuda.h"
+FAKE_KERNEL(packbits)
+#elif defined(FAKE_STATUS)
+#include "../status.cu"
+#include "fakecuda.h"
+FAKE_KERNEL(status_first)
 #endif

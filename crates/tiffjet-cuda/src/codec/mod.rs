@@ -2,12 +2,13 @@
 
 mod deflate;
 mod lzw;
+mod packbits;
 
 use crate::ffi::driver::{Failure, Stream};
 use crate::memory::Gpu;
 
 /// Every codec with a route on the device but that of no compression. A new one is a file beside this one and a line.
-pub static ROUTES: &[&dyn Route] = &[&lzw::Lzw, &deflate::Deflate];
+pub static ROUTES: &[&dyn Route] = &[&packbits::PackBits, &lzw::Lzw, &deflate::Deflate];
 
 /// The place in the table of the codec of this name.
 pub fn find(codec: &str) -> Option<usize> {
