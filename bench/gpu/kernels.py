@@ -398,8 +398,8 @@ def place_entry(form: np.ndarray) -> str:
     if form["depth"] != 0 or form["reversed"] or form["size"] == 16:
         return "place_any"
     if form["predictor"] == FLOAT:
-        return "place_floats" if form["samples"] == 1 else "place_any"
-    return "place_any" if form["samples"] > 4 else f"place_{8 * form['size']}"
+        return f"place_floats_{form['size']}" if form["samples"] == 1 else "place_any"
+    return "place_any" if form["samples"] > 4 else f"place_{form['size']}_{form['samples']}"
 
 
 def unpredicted(tiles: "cp.ndarray", dtype: np.dtype, side: int, samples: int, predictor: int) -> "cp.ndarray":
@@ -484,7 +484,7 @@ def bench_place(size: int, sides: list[int], any_too: bool) -> list[dict]:
         rows.append(row)
         sound = f"WRONG {row['wrong']}" if row["wrong"] else ""
         print(
-            f"place    {row['format']:20} {row['side']:5} margin {row['margin']} {'*' if row['chosen'] else ' '}{row['how']:12} "
+            f"place    {row['format']:20} {row['side']:5} margin {row['margin']} {'*' if row['chosen'] else ' '}{row['how']:14} "
             f"{row['ms']:8.4f} ms {row['tb_per_s']:6.3f} TB/s {row['note']} {sound}",
             flush=True,
         )

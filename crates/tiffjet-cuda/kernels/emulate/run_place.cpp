@@ -5,8 +5,23 @@
 
 typedef void (*PlaceEntry)(const Place*, u32, u32, Format);
 
-// In the order of the test's `Entry`.
-static const PlaceEntry ENTRIES[] = {place_8, place_16, place_32, place_64, place_floats, place_any};
+static const struct {
+    const char* name;
+    PlaceEntry entry;
+} ENTRIES[] = {
+#define ENTRY(NAME) {#NAME, NAME}
+    ENTRY(place_1_1),      ENTRY(place_1_2),      ENTRY(place_1_3),      ENTRY(place_1_4), ENTRY(place_2_1),
+    ENTRY(place_2_2),      ENTRY(place_2_3),      ENTRY(place_2_4),      ENTRY(place_4_1), ENTRY(place_4_2),
+    ENTRY(place_4_3),      ENTRY(place_4_4),      ENTRY(place_8_1),      ENTRY(place_8_2), ENTRY(place_8_3),
+    ENTRY(place_8_4),      ENTRY(place_floats_2), ENTRY(place_floats_4), ENTRY(place_floats_8), ENTRY(place_any),
+};
+
+static PlaceEntry find(const char* name) {
+    for (const auto& entry : ENTRIES) {
+        if (!strcmp(entry.name, name)) return entry.entry;
+    }
+    abort();
+}
 
 template <class T> static T next() {
     T value;
@@ -37,7 +52,9 @@ int main() {
     const u64 seed = next<u64>();
     for (u32 left = next<u32>(); left > 0; --left) {
         Cases memory;
-        PlaceEntry entry = ENTRIES[next<u32>()];
+        char name[16] = {};
+        Cases::bytes(name, sizeof name);
+        PlaceEntry entry = find(name);
         Format format = read_format();
         std::vector<u16> band_of(format.bands);
         Cases::bytes(band_of.data(), 2 * band_of.size());
