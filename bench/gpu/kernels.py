@@ -397,9 +397,10 @@ def place_entry(form: np.ndarray) -> str:
     """The rule at the head of kernels/place.cu."""
     if form["depth"] != 0 or form["reversed"] or form["size"] == 16:
         return "place_any"
+    size, samples = int(form["size"]), int(form["samples"])
     if form["predictor"] == FLOAT:
-        return f"place_floats_{form['size']}" if form["samples"] == 1 else "place_any"
-    return "place_any" if form["samples"] > 4 else f"place_{form['size']}_{form['samples']}"
+        return f"place_floats_{size}_{samples}" if samples == 1 or (size == 4 and samples <= 4) else "place_any"
+    return f"place_{size}_{samples}" if samples <= 4 else f"place_{size}_many"
 
 
 def unpredicted(tiles: "cp.ndarray", dtype: np.dtype, side: int, samples: int, predictor: int) -> "cp.ndarray":
@@ -484,7 +485,7 @@ def bench_place(size: int, sides: list[int], any_too: bool) -> list[dict]:
         rows.append(row)
         sound = f"WRONG {row['wrong']}" if row["wrong"] else ""
         print(
-            f"place    {row['format']:20} {row['side']:5} margin {row['margin']} {'*' if row['chosen'] else ' '}{row['how']:14} "
+            f"place    {row['format']:20} {row['side']:5} margin {row['margin']} {'*' if row['chosen'] else ' '}{row['how']:16} "
             f"{row['ms']:8.4f} ms {row['tb_per_s']:6.3f} TB/s {row['note']} {sound}",
             flush=True,
         )

@@ -191,8 +191,9 @@ DEVICE u32 next_band(const Format& format, u32 plane, u32 band, u32 lane) {
     return format.bands;
 }
 
-// Whole samples without a predictor or with the horizontal one, up to four in a pixel.
-template <int SIZE, int SAMPLES, bool PREDICTED> struct Samples {
+// Whole samples without a predictor or with the horizontal one. Pixels have SAMPLES samples; with MANY they have more,
+// and SAMPLES of them are taken at a time.
+template <int SIZE, int SAMPLES, bool PREDICTED, bool MANY> struct Samples {
     typedef typename Number<SIZE>::Type T;
     enum {
         // Bytes of a band that a lane stores at once: what a lane loads stays near 16 bytes.
@@ -202,12 +203,26 @@ template <int SIZE, int SAMPLES, bool PREDICTED> struct Samples {
         WORDS = VALUES * SIZE / 4,
     };
 
-    MEMBER void load(const Format& format, const Row& row, int pixel, u32 lane,
-                                                u32 (&words)[WORDS]) {
-        enum { PIXEL = SIZE * SAMPLES };
-        const int64_t end = (int64_t)format.row_bytes, first = (int64_t)pixel * PIXEL;
-        const bool inside = step_is_inside<WORDS>(row.in, first, end);
-        load_words<WORDS>(row.in, first + (int64_t)lane * (WORDS * 4), end, inside, words);
+    // The group of each lane from `pixel` of lane 0 on, and from sample `sample` on. With MANY, samples behind the last
+    // of a pixel are those of the next, or zeros.
+    MEMBER void load(const Format& format, const Row& row, int pixel, u32 sample, u32 lane, u32 (&words)[WORDS]) {
+        const int64_t end = (int64_t)format.row_bytes;
+        if constexpr (!MANY) {
+            const int64_t first = (int64_t)pixel * (SIZE * SAMPLES);
+            const bool inside = step_is_inside<WORDS>(row.in, first, end);
+            load_words<WORDS>(row.in, first + (int64_t)lane * (WORDS * 4), end, inside, words);
+        } else {
+            const int64_t stride = (int64_t)format.samples * SIZE;
+            const int64_t first = pixel * stride + (int64_t)sample * SIZE;
+            const bool inside = first >= 4 && first + (32 * GROUP + 1) * stride <= end;
+#pragma unroll
+            for (int g = 0; g < GROUP; ++g) {
+                u32 some[WORDS / GROUP];
+                load_words<WORDS / GROUP>(row.in, first + ((int64_t)lane * GROUP + g) * stride, end, inside, some);
+#pragma unroll
+                for (int i = 0; i < WORDS / GROUP; ++i) words[g * (WORDS / GROUP) + i] = some[i];
+            }
+        }
     }
 
     // Values of the words, 0 before the first pixel of the row.
@@ -252,8 +267,8 @@ template <int SIZE, int SAMPLES, bool PREDICTED> struct Samples {
         }
     }
 
-    MEMBER void store(const Row& row, int pixel, const Nodata<SIZE>& nodata, u32 sample,
-                                                 const T (&values)[VALUES], u8* out) {
+    MEMBER void store(const Row& row, int pixel, const Nodata<SIZE>& nodata, u32 sample, const T (&values)[VALUES],
+                      u8* out) {
         T band[GROUP];
 #pragma unroll
         for (int g = 0; g < GROUP; ++g) {
@@ -267,121 +282,170 @@ template <int SIZE, int SAMPLES, bool PREDICTED> struct Samples {
         store_group<SIZE, GROUP, T>(out, row.x, row.end, pixel, band);
     }
 
-    // Places a row: into band `band` where tiles have one sample, else into all bands of the array.
-    MEMBER void place(const Format& format, const Row& row, u32 band, u32 lane) {
+    // Gives samples first..first + SAMPLES of a group to the bands that want them.
+    MEMBER void distribute(const Format& format, const Row& row, int pixel, const Nodata<SIZE>& nodata, u32 first,
+                           const T (&values)[VALUES]) {
+        if (format.all) {
+#pragma unroll
+            for (u32 s = 0; s < SAMPLES; ++s) {
+                if (!MANY || first + s < format.samples) {
+                    store(row, pixel, nodata, s, values, row.out + (first + s) * format.out_band);
+                }
+            }
+            return;
+        }
+        for (u32 band = 0; band < format.bands; ++band) {
+            const u32 sample = format.band_of[band] - first;
+            if (!MANY || sample < SAMPLES) store(row, pixel, nodata, sample, values, row.out + band * format.out_band);
+        }
+    }
+
+    // Places a row: into band `band` where tiles have one sample, else samples from `first` on into their bands.
+    MEMBER void place(const Format& format, const Row& row, u32 band, u32 first, u32 lane) {
         const Nodata<SIZE> nodata(format);
         u8* out = row.out + (u64)band * format.out_band;
         const int from = PREDICTED ? 0 : row.x;
         int step = aligned_first<SIZE, GROUP>(out, row.x, from);
         T before[SAMPLES] = {};
         u32 words[WORDS], next[WORDS] = {};
-        load(format, row, step, lane, next);
+        load(format, row, step, first, lane, next);
         for (; step < row.end; step += 32 * GROUP) {
 #pragma unroll
             for (int i = 0; i < WORDS; ++i) words[i] = next[i];
             // The next step's words are on their way while this one's are summed.
-            if (step + 32 * GROUP < row.end) load(format, row, step + 32 * GROUP, lane, next);
+            if (step + 32 * GROUP < row.end) load(format, row, step + 32 * GROUP, first, lane, next);
             swap_words<WORDS>(words, format.swap);
             const int pixel = step + (int)lane * GROUP;
             T values[VALUES];
             part(words, pixel, values);
             if (PREDICTED) sum(values, before, lane);
-            if (SAMPLES == 1) {
-                store(row, pixel, nodata, 0, values, out);
-            } else if (format.all) {
-#pragma unroll
-                for (int s = 0; s < SAMPLES; ++s) store(row, pixel, nodata, s, values, row.out + s * format.out_band);
-            } else {
-                for (u32 b = 0; b < format.bands; ++b) {
-                    store(row, pixel, nodata, format.band_of[b], values, row.out + b * format.out_band);
-                }
-            }
-        }
-    }
-};
-
-// Floating point predictor, one sample in a pixel: byte planes, the most significant first, summed from the first byte
-// of the first plane to the last of the last.
-template <int SIZE> struct Floats {
-    typedef typename Number<SIZE>::Type T;
-    enum { GROUP = 4, PAIRS = SIZE / 2 };
-
-    // Four bytes of a plane from `pixel` of lane 0 on.
-    MEMBER u32 load(const Format& format, const Row& row, u32 plane, int pixel, u32 lane) {
-        const int64_t end = (int64_t)format.row_bytes, first = (int64_t)plane * format.tile_width + pixel;
-        u32 word[1];
-        load_words<1>(row.in, first + 4 * lane, end, step_is_inside<1>(row.in, first, end), word);
-        return word[0];
-    }
-
-    // Sums of all planes before each one, two in a word.
-    MEMBER void planes_before(const Format& format, const Row& row, u32 lane,
-                                                         u32 (&before)[PAIRS]) {
-        u32 sums[SIZE] = {};
-        for (u32 step = 0; step < format.tile_width; step += 32 * GROUP) {
-            const u32 pixel = step + lane * GROUP;
-            const u32 left = pixel < format.tile_width ? format.tile_width - pixel : 0;
-            const u32 mask = left >= 4 ? 0xffffffffu : (1u << 8 * left) - 1;
-#pragma unroll
-            for (int k = 0; k + 1 < SIZE; ++k) {
-                const u32 word = load(format, row, k, (int)step, lane) & mask;
-                const u32 halves = (word & 0xff00ff) + (word >> 8 & 0xff00ff);
-                sums[k] += (halves & 0xffff) + (halves >> 16);
-            }
-        }
-        u32 sum = 0;
-#pragma unroll
-        for (int k = 0; k < SIZE; ++k) {
-            if (k % 2 == 0) before[k / 2] = 0;
-            before[k / 2] |= (sum & 0xff) << 16 * (k % 2);
-            u32 all = sums[k];
-#pragma unroll
-            for (u32 d = 16; d > 0; d /= 2) all += __shfl_xor_sync(FULL_WARP, all, d);
-            sum += all;
+            if (SAMPLES == 1) store(row, pixel, nodata, 0, values, out);
+            else distribute(format, row, pixel, nodata, first, values);
         }
     }
 
     MEMBER void place(const Format& format, const Row& row, u32 band, u32 lane) {
-        const Nodata<SIZE> nodata(format);
-        u8* out = row.out + (u64)band * format.out_band;
-        u32 before[PAIRS];
-        planes_before(format, row, lane, before);
-        const int first = aligned_first<SIZE, GROUP>(out, row.x, 0);
-        for (int step = first; step < row.end; step += 32 * GROUP) {
-            const int pixel = step + (int)lane * GROUP;
-            u32 bytes[SIZE][GROUP];
+        if constexpr (MANY) {
+            for (u32 first = 0; first < format.samples; first += SAMPLES) place(format, row, 0, first, lane);
+        } else {
+            place(format, row, band, 0, lane);
+        }
+    }
+};
+
+// Floating point predictor: byte planes, the most significant first, summed from the first byte of the first plane to the
+// last of the last, each sample of a pixel for itself.
+template <int SIZE, int SAMPLES> struct Floats {
+    typedef typename Number<SIZE>::Type T;
+    enum { GROUP = 4, PAIRS = SIZE / 2 };
+
+    // The bytes of a plane that belong to a lane's group, from `pixel` of lane 0 on: SAMPLES words for 4 pixels.
+    MEMBER void load(const Format& format, const Row& row, u32 plane, int pixel, u32 lane, u32 (&words)[SAMPLES]) {
+        const int64_t end = (int64_t)format.row_bytes;
+        const int64_t first = ((int64_t)plane * format.tile_width + pixel) * SAMPLES;
+        const bool inside = step_is_inside<SAMPLES>(row.in, first, end);
+        load_words<SAMPLES>(row.in, first + 4 * SAMPLES * lane, end, inside, words);
+    }
+
+    // Byte of sample `s` of pixel `g` of a group.
+    MEMBER u32 byte(const u32 (&words)[SAMPLES], int g, int s) {
+        const int at = g * SAMPLES + s;
+        return words[at / 4] >> 8 * (at % 4) & 0xff;
+    }
+
+    // Sums of all planes before each one, two in a word.
+    MEMBER void planes_before(const Format& format, const Row& row, u32 lane, u32 (&before)[SAMPLES][PAIRS]) {
+        u32 sums[SIZE][SAMPLES] = {};
+#pragma unroll 2
+        for (u32 step = 0; step < format.tile_width; step += 32 * GROUP) {
+            const u32 pixel = step + lane * GROUP;
 #pragma unroll
-            for (int k = 0; k < SIZE; ++k) {
-                u32 word = load(format, row, k, step, lane);
-                // Before the first pixel stand other bytes of the row, or none.
-                if (pixel < 0) word = pixel > -4 ? word >> (u32)(-8 * pixel) << (u32)(-8 * pixel) : 0;
-                bytes[k][0] = word & 0xff;
-                bytes[k][1] = bytes[k][0] + (word >> 8 & 0xff);
-                bytes[k][2] = bytes[k][1] + (word >> 16 & 0xff);
-                bytes[k][3] = bytes[k][2] + (word >> 24);
-            }
+            for (int k = 0; k + 1 < SIZE; ++k) {
+                u32 words[SAMPLES];
+                load(format, row, k, (int)step, lane, words);
 #pragma unroll
-            for (int p = 0; p < PAIRS; ++p) {
-                // Two sums of bytes fit one word: 32 of them and the one before need 14 bits.
-                const u32 own = (bytes[2 * p][3] & 0xff) | (bytes[2 * p + 1][3] & 0xff) << 16;
-                const u32 up_to = warp_sum_up_to(own, lane);
-                const u32 base = before[p] + up_to - own;
-                before[p] = (before[p] + __shfl_sync(FULL_WARP, up_to, 31)) & 0xff00ff;
+                for (int s = 0; s < SAMPLES; ++s) {
 #pragma unroll
-                for (int g = 0; g < GROUP; ++g) {
-                    bytes[2 * p][g] += base;
-                    bytes[2 * p + 1][g] += base >> 16;
+                    for (int g = 0; g < GROUP; ++g) sums[k][s] += pixel + g < format.tile_width ? byte(words, g, s) : 0;
                 }
             }
-            T values[GROUP];
+        }
+#pragma unroll
+        for (int s = 0; s < SAMPLES; ++s) {
+            u32 sum = 0;
+#pragma unroll
+            for (int k = 0; k < SIZE; ++k) {
+                if (k % 2 == 0) before[s][k / 2] = sum & 0xff;
+                else before[s][k / 2] |= (sum & 0xff) << 16;
+                u32 all = sums[k][s];
+                if (k + 1 == SIZE) break;
+#pragma unroll
+                for (int d = 16; d > 0; d /= 2) all += __shfl_xor_sync(FULL_WARP, all, d);
+                sum += all;
+            }
+        }
+    }
+
+    // Floats of one sample of a lane's group; `before` has the sums of all before this step, and gets those of the next.
+    MEMBER void sum(const u32 (&words)[SIZE][SAMPLES], int s, int pixel, u32 (&before)[PAIRS], u32 lane, T (&values)[GROUP]) {
+        u32 bytes[SIZE][GROUP];
+#pragma unroll
+        for (int k = 0; k < SIZE; ++k) {
 #pragma unroll
             for (int g = 0; g < GROUP; ++g) {
-                T value = 0;
-#pragma unroll
-                for (int k = 0; k < SIZE; ++k) value |= (T)(bytes[k][g] & 0xff) << 8 * (SIZE - 1 - k);
-                values[g] = nodata(value);
+                // Before the first pixel stand other bytes of the row, or none.
+                const u32 own = pixel + g < 0 ? 0 : byte(words[k], g, s);
+                bytes[k][g] = g > 0 ? bytes[k][g > 0 ? g - 1 : 0] + own : own;
             }
-            store_group<SIZE, GROUP, T>(out, row.x, row.end, pixel, values);
+        }
+#pragma unroll
+        for (int p = 0; p < PAIRS; ++p) {
+            // Two sums of bytes fit one word: 32 of them and the one before need 14 bits.
+            const u32 own = (bytes[2 * p][GROUP - 1] & 0xff) | (bytes[2 * p + 1][GROUP - 1] & 0xff) << 16;
+            const u32 up_to = warp_sum_up_to(own, lane);
+            const u32 base = before[p] + up_to - own;
+            before[p] = (before[p] + __shfl_sync(FULL_WARP, up_to, 31)) & 0xff00ff;
+#pragma unroll
+            for (int g = 0; g < GROUP; ++g) {
+                bytes[2 * p][g] += base;
+                bytes[2 * p + 1][g] += base >> 16;
+            }
+        }
+#pragma unroll
+        for (int g = 0; g < GROUP; ++g) {
+            values[g] = 0;
+#pragma unroll
+            for (int k = 0; k < SIZE; ++k) values[g] |= (T)(bytes[k][g] & 0xff) << 8 * (SIZE - 1 - k);
+        }
+    }
+
+    // Places a row: into band `band` where tiles have one sample, else into all bands of the array.
+    MEMBER void place(const Format& format, const Row& row, u32 band, u32 lane) {
+        const Nodata<SIZE> nodata(format);
+        u8* out = row.out + (u64)band * format.out_band;
+        u32 before[SAMPLES][PAIRS];
+        planes_before(format, row, lane, before);
+        for (int step = aligned_first<SIZE, GROUP>(out, row.x, 0); step < row.end; step += 32 * GROUP) {
+            const int pixel = step + (int)lane * GROUP;
+            u32 words[SIZE][SAMPLES];
+#pragma unroll
+            for (int k = 0; k < SIZE; ++k) load(format, row, k, step, lane, words[k]);
+#pragma unroll
+            for (u32 s = 0; s < SAMPLES; ++s) {
+                T values[GROUP];
+                sum(words, (int)s, pixel, before[s], lane, values);
+#pragma unroll
+                for (int g = 0; g < GROUP; ++g) values[g] = nodata(values[g]);
+                if constexpr (SAMPLES == 1) {
+                    store_group<SIZE, GROUP, T>(out, row.x, row.end, pixel, values);
+                } else {
+                    for (u32 b = format.all ? s : 0; b < (format.all ? s + 1 : format.bands); ++b) {
+                        u8* to = row.out + b * format.out_band;
+                        const bool wanted = format.all || format.band_of[b] == s;
+                        if (wanted) store_group<SIZE, GROUP, T>(to, row.x, row.end, pixel, values);
+                    }
+                }
+            }
         }
     }
 };
@@ -620,11 +684,11 @@ DEVICE void place_by(const Place* places, u32 count, u32 per_place, const Format
     if (warp.place < count) place_rows<Path, EACH_BAND>(format, places[warp.place], warp.first_row, warp.lane);
 }
 
-template <int SIZE, int SAMPLES>
+template <int SIZE, int SAMPLES, bool MANY>
 DEVICE void place_whole(const Place* places, u32 count, u32 per_place, const Format& format) {
     if (format.predictor == PREDICTOR_NONE) {
-        place_by<Samples<SIZE, SAMPLES, false>, SAMPLES == 1>(places, count, per_place, format);
+        place_by<Samples<SIZE, SAMPLES, false, MANY>, SAMPLES == 1>(places, count, per_place, format);
     } else {
-        place_by<Samples<SIZE, SAMPLES, true>, SAMPLES == 1>(places, count, per_place, format);
+        place_by<Samples<SIZE, SAMPLES, true, MANY>, SAMPLES == 1>(places, count, per_place, format);
     }
 }

@@ -153,10 +153,8 @@ fn a_tile_of_many_segments() {
 
 #[test]
 fn the_old_order_and_endless_clears_are_left_to_the_host() {
-    let mut cases: Vec<Case> = samples(3000, 1)
-        .iter()
-        .map(|plain| Case { encoded: weezl(plain, BitOrder::Lsb), size: plain.len() })
-        .collect();
+    let mut cases: Vec<Case> =
+        samples(3000, 1).iter().map(|plain| Case { encoded: weezl(plain, BitOrder::Lsb), size: plain.len() }).collect();
     let alternating: Vec<usize> = (0..4000).map(|i| if i % 2 == 0 { CLEAR } else { i % 256 }).collect();
     cases.push(Case { encoded: pack(&alternating), size: 2000 });
     for (status, _) in KERNELS.run(&cases, 0) {

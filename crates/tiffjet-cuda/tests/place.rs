@@ -97,9 +97,12 @@ impl Format {
     fn entry(&self) -> String {
         match (self.depth, self.reversed, self.predictor, self.samples, self.size) {
             (BITS | FLOAT24, ..) | (_, 1, ..) | (.., 16) => ANY.into(),
-            (_, _, 2, 1, size) => format!("place_floats_{size}"),
-            (_, _, 2, ..) | (_, _, _, 5.., _) => ANY.into(),
-            (.., samples, size) => format!("place_{size}_{samples}"),
+            (_, _, 2, samples @ 1, size) | (_, _, 2, samples @ 2..=4, size @ 4) => {
+                format!("place_floats_{size}_{samples}")
+            }
+            (_, _, 2, ..) => ANY.into(),
+            (.., samples @ 1..=4, size) => format!("place_{size}_{samples}"),
+            (.., size) => format!("place_{size}_many"),
         }
     }
 
@@ -140,7 +143,7 @@ impl Case {
 
     /// Appends the case, with the array and every tile at an alignment of their own.
     fn write(&self, input: &mut Vec<u8>, entry: &str, number: u32) {
-        let mut name = [0; 16];
+        let mut name = [0; 24];
         name[..entry.len()].copy_from_slice(entry.as_bytes());
         input.extend(name);
         self.format.write(input);
@@ -245,7 +248,7 @@ fn whole_samples_of_every_kind() {
         (64, Kind::ComplexFloat),
         (128, Kind::ComplexFloat),
     ] {
-        for samples in [1, 2, 3, 4, 5] {
+        for samples in [1, 2, 3, 4, 5, 8, 11] {
             for predictor in [1, 2, 3] {
                 for big in [false, true] {
                     let float = matches!(kind, Kind::Float);

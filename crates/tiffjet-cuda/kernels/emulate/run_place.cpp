@@ -9,11 +9,12 @@ static const struct {
     const char* name;
     PlaceEntry entry;
 } ENTRIES[] = {
-#define ENTRY(NAME) {#NAME, NAME}
-    ENTRY(place_1_1),      ENTRY(place_1_2),      ENTRY(place_1_3),      ENTRY(place_1_4), ENTRY(place_2_1),
-    ENTRY(place_2_2),      ENTRY(place_2_3),      ENTRY(place_2_4),      ENTRY(place_4_1), ENTRY(place_4_2),
-    ENTRY(place_4_3),      ENTRY(place_4_4),      ENTRY(place_8_1),      ENTRY(place_8_2), ENTRY(place_8_3),
-    ENTRY(place_8_4),      ENTRY(place_floats_2), ENTRY(place_floats_4), ENTRY(place_floats_8), ENTRY(place_any),
+#define ENTRY(NAME) {#NAME, NAME},
+#define ENTRIES_OF(SIZE) \
+    ENTRY(place_##SIZE##_1) ENTRY(place_##SIZE##_2) ENTRY(place_##SIZE##_3) ENTRY(place_##SIZE##_4) ENTRY(place_##SIZE##_many)
+    ENTRIES_OF(1) ENTRIES_OF(2) ENTRIES_OF(4) ENTRIES_OF(8)
+    ENTRY(place_floats_2_1) ENTRY(place_floats_4_1) ENTRY(place_floats_4_2) ENTRY(place_floats_4_3)
+    ENTRY(place_floats_4_4) ENTRY(place_floats_8_1) ENTRY(place_any)
 };
 
 static PlaceEntry find(const char* name) {
@@ -52,7 +53,7 @@ int main() {
     const u64 seed = next<u64>();
     for (u32 left = next<u32>(); left > 0; --left) {
         Cases memory;
-        char name[16] = {};
+        char name[24] = {};
         Cases::bytes(name, sizeof name);
         PlaceEntry entry = find(name);
         Format format = read_format();
