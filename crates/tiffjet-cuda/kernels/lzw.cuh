@@ -314,8 +314,8 @@ DEVICE void lzw_ranks(LzwShared& s, u32 codes, u32 at, u32 bytes, u32 skew) {
 // The byte at `x` of the window. Bytes below `done` are there; `out` is the place of the window's first in the output.
 DEVICE u8 lzw_byte(const LzwShared& s, const u8* out, u32 x, u32 done, u32 skew) {
     for (int y = (int)x;;) {
-        const u32 up_to = s.starts[y / 32] & 0xffffffffu >> (31 - y % 32);
-        const u32 back = s.back[(u16)(s.rank[y / 32] + (u32)__popc(up_to))];
+        const u32 up_to = s.starts[y >> 5] & (0xffffffffu >> (31 - (y & 31)));
+        const u32 back = s.back[(u16)(s.rank[y >> 5] + (u32)__popc(up_to))];
         if (back & LZW_BYTE) return (u8)back;
         y -= (int)back;
         if (y < (int)done) return y >= (int)skew ? s.window[y] : out[y];

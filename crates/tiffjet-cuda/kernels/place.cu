@@ -3,10 +3,12 @@
 // All have the same arguments: the places of a batch, how many there are, how many warps each place gets, and the
 // format that all of them share. Which one to launch, and how, follows from the format and the largest height:
 //
-//     entry:      place_any     when depth != DEPTH_WHOLE, or reversed, or size == 16
-//                 place_floats  else, when predictor == PREDICTOR_FLOAT and samples == 1
-//                 place_any     else, when predictor == PREDICTOR_FLOAT or samples > 4
-//                 place_8, place_16, place_32, place_64   else, by 8 * size
+//     entry:      place_any              when depth != DEPTH_WHOLE, or reversed, or size == 16
+//                 place_floats_SIZE_N    else, when predictor == PREDICTOR_FLOAT and N = samples is 1, or up to 4 with
+//                                        size == 4
+//                 place_any              else, when predictor == PREDICTOR_FLOAT
+//                 place_SIZE_N           else, when N = samples is up to 4      (SIZE in bytes: place_2_3 for RGB of 16 bits)
+//                 place_SIZE_many        else
 //     per_place:  largest height of the places / PLACE_ROWS (4), rounded up; at least 1
 //     block:      256 threads
 //     grid:       count * per_place / 8 blocks, rounded up, in x
@@ -15,35 +17,25 @@
 // `place_any` takes every format, and is the slowest.
 #include "place.cuh"
 
-SIMT_KERNEL void __launch_bounds__(256) place_8(const Place* places, u32 count, u32 per_place, Format format) {
-    place_whole<1>(places, count, per_place, format);
-}
-
-SIMT_KERNEL void __launch_bounds__(256) place_16(const Place* places, u32 count, u32 per_place, Format format) {
-    place_whole<2>(places, count, per_place, format);
-}
-
-SIMT_KERNEL void __launch_bounds__(256) place_32(const Place* places, u32 count, u32 per_place, Format format) {
-    place_whole<4>(places, count, per_place, format);
-}
-
-SIMT_KERNEL void __launch_bounds__(256) place_64(const Place* places, u32 count, u32 per_place, Format format) {
-    place_whole<8>(places, count, per_place, format);
-}
-
-SIMT_KERNEL void __launch_bounds__(256) place_floats(const Place* places, u32 count, u32 per_place, Format format) {
-    const PlaceWarp warp(per_place);
-    if (warp.place >= count) return;
-    const Place place = places[warp.place];
-    switch (format.size) {
-        case 2: return place_rows<Floats<2>, true>(format, place, warp.first_row, warp.lane);
-        case 4: return place_rows<Floats<4>, true>(format, place, warp.first_row, warp.lane);
-        default: return place_rows<Floats<8>, true>(format, place, warp.first_row, warp.lane);
+#define PLACE_KERNEL(NAME, BODY)                                                                                  \
+    SIMT_KERNEL void __launch_bounds__(256) NAME(const Place* places, u32 count, u32 per_place, Format format) { \
+        BODY(places, count, per_place, format);                                                                  \
     }
-}
+#define PLACE_WHOLE(SIZE, SAMPLES) PLACE_KERNEL(place_##SIZE##_##SAMPLES, (place_whole<SIZE, SAMPLES, false>))
+#define PLACE_MANY(SIZE) PLACE_KERNEL(place_##SIZE##_many, (place_whole<SIZE, 4, true>))
+#define PLACE_WHOLES(SIZE) \
+    PLACE_WHOLE(SIZE, 1) PLACE_WHOLE(SIZE, 2) PLACE_WHOLE(SIZE, 3) PLACE_WHOLE(SIZE, 4) PLACE_MANY(SIZE)
+#define PLACE_FLOATS(SIZE, SAMPLES) \
+    PLACE_KERNEL(place_floats_##SIZE##_##SAMPLES, (place_by<Floats<SIZE, SAMPLES>, SAMPLES == 1>))
 
-SIMT_KERNEL void __launch_bounds__(256) place_any(const Place* places, u32 count, u32 per_place, Format format) {
-    const PlaceWarp warp(per_place);
-    if (warp.place >= count) return;
-    place_rows<Any, true>(format, places[warp.place], warp.first_row, warp.lane);
-}
+PLACE_WHOLES(1)
+PLACE_WHOLES(2)
+PLACE_WHOLES(4)
+PLACE_WHOLES(8)
+PLACE_FLOATS(2, 1)
+PLACE_FLOATS(4, 1)
+PLACE_FLOATS(4, 2)
+PLACE_FLOATS(4, 3)
+PLACE_FLOATS(4, 4)
+PLACE_FLOATS(8, 1)
+PLACE_KERNEL(place_any, (place_by<Any, true>))

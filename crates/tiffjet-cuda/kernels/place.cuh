@@ -5,6 +5,8 @@
 // window; the input is loaded in aligned words and shifted into place where the two do not agree. Sums of a predictor
 // run inside the group, then over the lanes, then from step to step.
 //
+// Rows of tiles have fewer than 2^31 - 1024 pixels.
+//
 // Memory: the aligned units of 16 bytes that hold the first and the last byte of a tile's rows must be readable.
 // Nothing is written but the wanted pixels.
 #pragma once
@@ -112,9 +114,9 @@ template <int SIZE> struct Nodata {
 
 // Stores the pixels first..first + COUNT of one band that are in begin..end. `out` is where pixel `begin` goes.
 template <int SIZE, int COUNT, class T>
-DEVICE void store_group(u8* out, int64_t begin, int64_t end, int64_t first, const T (&values)[COUNT]) {
+DEVICE void store_group(u8* out, int begin, int end, int first, const T (&values)[COUNT]) {
     enum { BYTES = SIZE * COUNT };
-    u8* at = out + (first - begin) * SIZE;
+    u8* at = out + (int64_t)(first - begin) * SIZE;
     const bool whole = first >= begin && first + COUNT <= end;
     if (BYTES >= 4 && whole && (address_of(at) & (smaller(BYTES, 16) - 1)) == 0) {
         u32 words[BYTES / 4 + (BYTES < 4)] = {};
@@ -157,16 +159,16 @@ DEVICE void store_group(u8* out, int64_t begin, int64_t end, int64_t first, cons
 struct Row {
     const u8* in;   // the row of the tile
     u8* out;        // where the first wanted pixel of band 0 of the array goes
-    u32 x;          // first wanted pixel
-    u32 end;        // behind the last one
+    int x;          // first wanted pixel
+    int end;        // behind the last one
     u32 plane;
 };
 
 // The first pixel from which groups of GROUP pixels of SIZE bytes begin at aligned places of the output: `from` or
 // up to GROUP - 1 before it. `out` is where pixel `x` goes.
-template <int SIZE, int GROUP> DEVICE int64_t aligned_first(const u8* out, u32 x, u32 from) {
-    const u64 place = address_of(out) - (u64)(x - from) * SIZE;
-    return (int64_t)from - (int64_t)(place % (SIZE * GROUP) / SIZE);
+template <int SIZE, int GROUP> DEVICE int aligned_first(const u8* out, int x, int from) {
+    const u64 place = address_of(out) - (u64)(u32)(x - from) * SIZE;
+    return from - (int)((u32)place % (SIZE * GROUP) / SIZE);
 }
 
 // Where band `band` of the array gets its samples from: a place in the tile's pixels, or NO_SAMPLE.
@@ -189,8 +191,9 @@ DEVICE u32 next_band(const Format& format, u32 plane, u32 band, u32 lane) {
     return format.bands;
 }
 
-// Whole samples without a predictor or with the horizontal one, up to four in a pixel.
-template <int SIZE, int SAMPLES, bool PREDICTED> struct Samples {
+// Whole samples without a predictor or with the horizontal one. Pixels have SAMPLES samples; with MANY they have more,
+// and SAMPLES of them are taken at a time.
+template <int SIZE, int SAMPLES, bool PREDICTED, bool MANY> struct Samples {
     typedef typename Number<SIZE>::Type T;
     enum {
         // Bytes of a band that a lane stores at once: what a lane loads stays near 16 bytes.
@@ -200,16 +203,30 @@ template <int SIZE, int SAMPLES, bool PREDICTED> struct Samples {
         WORDS = VALUES * SIZE / 4,
     };
 
-    MEMBER void load(const Format& format, const Row& row, int64_t pixel, u32 lane,
-                                                u32 (&words)[WORDS]) {
-        enum { PIXEL = SIZE * SAMPLES };
-        const int64_t end = (int64_t)format.row_bytes, first = pixel * PIXEL;
-        const bool inside = step_is_inside<WORDS>(row.in, first, end);
-        load_words<WORDS>(row.in, first + (int64_t)lane * (WORDS * 4), end, inside, words);
+    // The group of each lane from `pixel` of lane 0 on, and from sample `sample` on. With MANY, samples behind the last
+    // of a pixel are those of the next, or zeros.
+    MEMBER void load(const Format& format, const Row& row, int pixel, u32 sample, u32 lane, u32 (&words)[WORDS]) {
+        const int64_t end = (int64_t)format.row_bytes;
+        if constexpr (!MANY) {
+            const int64_t first = (int64_t)pixel * (SIZE * SAMPLES);
+            const bool inside = step_is_inside<WORDS>(row.in, first, end);
+            load_words<WORDS>(row.in, first + (int64_t)lane * (WORDS * 4), end, inside, words);
+        } else {
+            const int64_t stride = (int64_t)format.samples * SIZE;
+            const int64_t first = pixel * stride + (int64_t)sample * SIZE;
+            const bool inside = first >= 4 && first + (32 * GROUP + 1) * stride <= end;
+#pragma unroll
+            for (int g = 0; g < GROUP; ++g) {
+                u32 some[WORDS / GROUP];
+                load_words<WORDS / GROUP>(row.in, first + ((int64_t)lane * GROUP + g) * stride, end, inside, some);
+#pragma unroll
+                for (int i = 0; i < WORDS / GROUP; ++i) words[g * (WORDS / GROUP) + i] = some[i];
+            }
+        }
     }
 
     // Values of the words, 0 before the first pixel of the row.
-    MEMBER void part(const u32 (&words)[WORDS], int64_t pixel, T (&values)[VALUES]) {
+    MEMBER void part(const u32 (&words)[WORDS], int pixel, T (&values)[VALUES]) {
 #pragma unroll
         for (int i = 0; i < VALUES; ++i) {
             if (SIZE == 8) {
@@ -250,8 +267,8 @@ template <int SIZE, int SAMPLES, bool PREDICTED> struct Samples {
         }
     }
 
-    MEMBER void store(const Row& row, int64_t pixel, const Nodata<SIZE>& nodata, u32 sample,
-                                                 const T (&values)[VALUES], u8* out) {
+    MEMBER void store(const Row& row, int pixel, const Nodata<SIZE>& nodata, u32 sample, const T (&values)[VALUES],
+                      u8* out) {
         T band[GROUP];
 #pragma unroll
         for (int g = 0; g < GROUP; ++g) {
@@ -265,121 +282,170 @@ template <int SIZE, int SAMPLES, bool PREDICTED> struct Samples {
         store_group<SIZE, GROUP, T>(out, row.x, row.end, pixel, band);
     }
 
-    // Places a row: into band `band` where tiles have one sample, else into all bands of the array.
-    MEMBER void place(const Format& format, const Row& row, u32 band, u32 lane) {
+    // Gives samples first..first + SAMPLES of a group to the bands that want them.
+    MEMBER void distribute(const Format& format, const Row& row, int pixel, const Nodata<SIZE>& nodata, u32 first,
+                           const T (&values)[VALUES]) {
+        if (format.all) {
+#pragma unroll
+            for (u32 s = 0; s < SAMPLES; ++s) {
+                if (!MANY || first + s < format.samples) {
+                    store(row, pixel, nodata, s, values, row.out + (first + s) * format.out_band);
+                }
+            }
+            return;
+        }
+        for (u32 band = 0; band < format.bands; ++band) {
+            const u32 sample = format.band_of[band] - first;
+            if (!MANY || sample < SAMPLES) store(row, pixel, nodata, sample, values, row.out + band * format.out_band);
+        }
+    }
+
+    // Places a row: into band `band` where tiles have one sample, else samples from `first` on into their bands.
+    MEMBER void place(const Format& format, const Row& row, u32 band, u32 first, u32 lane) {
         const Nodata<SIZE> nodata(format);
         u8* out = row.out + (u64)band * format.out_band;
-        const u32 from = PREDICTED ? 0 : row.x;
-        int64_t step = aligned_first<SIZE, GROUP>(out, row.x, from);
+        const int from = PREDICTED ? 0 : row.x;
+        int step = aligned_first<SIZE, GROUP>(out, row.x, from);
         T before[SAMPLES] = {};
         u32 words[WORDS], next[WORDS] = {};
-        load(format, row, step, lane, next);
-        for (; step < (int64_t)row.end; step += 32 * GROUP) {
+        load(format, row, step, first, lane, next);
+        for (; step < row.end; step += 32 * GROUP) {
 #pragma unroll
             for (int i = 0; i < WORDS; ++i) words[i] = next[i];
             // The next step's words are on their way while this one's are summed.
-            if (step + 32 * GROUP < (int64_t)row.end) load(format, row, step + 32 * GROUP, lane, next);
+            if (step + 32 * GROUP < row.end) load(format, row, step + 32 * GROUP, first, lane, next);
             swap_words<WORDS>(words, format.swap);
-            const int64_t pixel = step + (int64_t)lane * GROUP;
+            const int pixel = step + (int)lane * GROUP;
             T values[VALUES];
             part(words, pixel, values);
             if (PREDICTED) sum(values, before, lane);
-            if (SAMPLES == 1) {
-                store(row, pixel, nodata, 0, values, out);
-            } else if (format.all) {
-#pragma unroll
-                for (int s = 0; s < SAMPLES; ++s) store(row, pixel, nodata, s, values, row.out + s * format.out_band);
-            } else {
-                for (u32 b = 0; b < format.bands; ++b) {
-                    store(row, pixel, nodata, format.band_of[b], values, row.out + b * format.out_band);
-                }
-            }
+            if (SAMPLES == 1) store(row, pixel, nodata, 0, values, out);
+            else distribute(format, row, pixel, nodata, first, values);
+        }
+    }
+
+    MEMBER void place(const Format& format, const Row& row, u32 band, u32 lane) {
+        if constexpr (MANY) {
+            for (u32 first = 0; first < format.samples; first += SAMPLES) place(format, row, 0, first, lane);
+        } else {
+            place(format, row, band, 0, lane);
         }
     }
 };
 
-// Floating point predictor, one sample in a pixel: byte planes, the most significant first, summed from the first byte
-// of the first plane to the last of the last.
-template <int SIZE> struct Floats {
+// Floating point predictor: byte planes, the most significant first, summed from the first byte of the first plane to the
+// last of the last, each sample of a pixel for itself.
+template <int SIZE, int SAMPLES> struct Floats {
     typedef typename Number<SIZE>::Type T;
     enum { GROUP = 4, PAIRS = SIZE / 2 };
 
-    // Four bytes of a plane from `pixel` of lane 0 on.
-    MEMBER u32 load(const Format& format, const Row& row, u32 plane, int64_t pixel, u32 lane) {
-        const int64_t end = (int64_t)format.row_bytes, first = (int64_t)plane * format.tile_width + pixel;
-        u32 word[1];
-        load_words<1>(row.in, first + 4 * lane, end, step_is_inside<1>(row.in, first, end), word);
-        return word[0];
+    // The bytes of a plane that belong to a lane's group, from `pixel` of lane 0 on: SAMPLES words for 4 pixels.
+    MEMBER void load(const Format& format, const Row& row, u32 plane, int pixel, u32 lane, u32 (&words)[SAMPLES]) {
+        const int64_t end = (int64_t)format.row_bytes;
+        const int64_t first = ((int64_t)plane * format.tile_width + pixel) * SAMPLES;
+        const bool inside = step_is_inside<SAMPLES>(row.in, first, end);
+        load_words<SAMPLES>(row.in, first + 4 * SAMPLES * lane, end, inside, words);
+    }
+
+    // Byte of sample `s` of pixel `g` of a group.
+    MEMBER u32 byte(const u32 (&words)[SAMPLES], int g, int s) {
+        const int at = g * SAMPLES + s;
+        return words[at / 4] >> 8 * (at % 4) & 0xff;
     }
 
     // Sums of all planes before each one, two in a word.
-    MEMBER void planes_before(const Format& format, const Row& row, u32 lane,
-                                                         u32 (&before)[PAIRS]) {
-        u32 sums[SIZE] = {};
+    MEMBER void planes_before(const Format& format, const Row& row, u32 lane, u32 (&before)[SAMPLES][PAIRS]) {
+        u32 sums[SIZE][SAMPLES] = {};
+#pragma unroll 2
         for (u32 step = 0; step < format.tile_width; step += 32 * GROUP) {
             const u32 pixel = step + lane * GROUP;
-            const u32 left = pixel < format.tile_width ? format.tile_width - pixel : 0;
-            const u32 mask = left >= 4 ? 0xffffffffu : (1u << 8 * left) - 1;
 #pragma unroll
             for (int k = 0; k + 1 < SIZE; ++k) {
-                const u32 word = load(format, row, k, step, lane) & mask;
-                const u32 halves = (word & 0xff00ff) + (word >> 8 & 0xff00ff);
-                sums[k] += (halves & 0xffff) + (halves >> 16);
+                u32 words[SAMPLES];
+                load(format, row, k, (int)step, lane, words);
+#pragma unroll
+                for (int s = 0; s < SAMPLES; ++s) {
+#pragma unroll
+                    for (int g = 0; g < GROUP; ++g) sums[k][s] += pixel + g < format.tile_width ? byte(words, g, s) : 0;
+                }
             }
         }
-        u32 sum = 0;
 #pragma unroll
-        for (int k = 0; k < SIZE; ++k) {
-            if (k % 2 == 0) before[k / 2] = 0;
-            before[k / 2] |= (sum & 0xff) << 16 * (k % 2);
-            u32 all = sums[k];
+        for (int s = 0; s < SAMPLES; ++s) {
+            u32 sum = 0;
 #pragma unroll
-            for (u32 d = 16; d > 0; d /= 2) all += __shfl_xor_sync(FULL_WARP, all, d);
-            sum += all;
+            for (int k = 0; k < SIZE; ++k) {
+                if (k % 2 == 0) before[s][k / 2] = sum & 0xff;
+                else before[s][k / 2] |= (sum & 0xff) << 16;
+                u32 all = sums[k][s];
+                if (k + 1 == SIZE) break;
+#pragma unroll
+                for (int d = 16; d > 0; d /= 2) all += __shfl_xor_sync(FULL_WARP, all, d);
+                sum += all;
+            }
         }
     }
 
+    // Floats of one sample of a lane's group; `before` has the sums of all before this step, and gets those of the next.
+    MEMBER void sum(const u32 (&words)[SIZE][SAMPLES], int s, int pixel, u32 (&before)[PAIRS], u32 lane, T (&values)[GROUP]) {
+        u32 bytes[SIZE][GROUP];
+#pragma unroll
+        for (int k = 0; k < SIZE; ++k) {
+#pragma unroll
+            for (int g = 0; g < GROUP; ++g) {
+                // Before the first pixel stand other bytes of the row, or none.
+                const u32 own = pixel + g < 0 ? 0 : byte(words[k], g, s);
+                bytes[k][g] = g > 0 ? bytes[k][g > 0 ? g - 1 : 0] + own : own;
+            }
+        }
+#pragma unroll
+        for (int p = 0; p < PAIRS; ++p) {
+            // Two sums of bytes fit one word: 32 of them and the one before need 14 bits.
+            const u32 own = (bytes[2 * p][GROUP - 1] & 0xff) | (bytes[2 * p + 1][GROUP - 1] & 0xff) << 16;
+            const u32 up_to = warp_sum_up_to(own, lane);
+            const u32 base = before[p] + up_to - own;
+            before[p] = (before[p] + __shfl_sync(FULL_WARP, up_to, 31)) & 0xff00ff;
+#pragma unroll
+            for (int g = 0; g < GROUP; ++g) {
+                bytes[2 * p][g] += base;
+                bytes[2 * p + 1][g] += base >> 16;
+            }
+        }
+#pragma unroll
+        for (int g = 0; g < GROUP; ++g) {
+            values[g] = 0;
+#pragma unroll
+            for (int k = 0; k < SIZE; ++k) values[g] |= (T)(bytes[k][g] & 0xff) << 8 * (SIZE - 1 - k);
+        }
+    }
+
+    // Places a row: into band `band` where tiles have one sample, else into all bands of the array.
     MEMBER void place(const Format& format, const Row& row, u32 band, u32 lane) {
         const Nodata<SIZE> nodata(format);
         u8* out = row.out + (u64)band * format.out_band;
-        u32 before[PAIRS];
+        u32 before[SAMPLES][PAIRS];
         planes_before(format, row, lane, before);
-        const int64_t first = aligned_first<SIZE, GROUP>(out, row.x, 0);
-        for (int64_t step = first; step < (int64_t)row.end; step += 32 * GROUP) {
-            const int64_t pixel = step + (int64_t)lane * GROUP;
-            u32 bytes[SIZE][GROUP];
+        for (int step = aligned_first<SIZE, GROUP>(out, row.x, 0); step < row.end; step += 32 * GROUP) {
+            const int pixel = step + (int)lane * GROUP;
+            u32 words[SIZE][SAMPLES];
 #pragma unroll
-            for (int k = 0; k < SIZE; ++k) {
-                u32 word = load(format, row, k, step, lane);
-                // Before the first pixel stand other bytes of the row, or none.
-                if (pixel < 0) word = pixel > -4 ? word >> (u32)(-8 * pixel) << (u32)(-8 * pixel) : 0;
-                bytes[k][0] = word & 0xff;
-                bytes[k][1] = bytes[k][0] + (word >> 8 & 0xff);
-                bytes[k][2] = bytes[k][1] + (word >> 16 & 0xff);
-                bytes[k][3] = bytes[k][2] + (word >> 24);
-            }
+            for (int k = 0; k < SIZE; ++k) load(format, row, k, step, lane, words[k]);
 #pragma unroll
-            for (int p = 0; p < PAIRS; ++p) {
-                // Two sums of bytes fit one word: 32 of them and the one before need 14 bits.
-                const u32 own = (bytes[2 * p][3] & 0xff) | (bytes[2 * p + 1][3] & 0xff) << 16;
-                const u32 up_to = warp_sum_up_to(own, lane);
-                const u32 base = before[p] + up_to - own;
-                before[p] = (before[p] + __shfl_sync(FULL_WARP, up_to, 31)) & 0xff00ff;
+            for (u32 s = 0; s < SAMPLES; ++s) {
+                T values[GROUP];
+                sum(words, (int)s, pixel, before[s], lane, values);
 #pragma unroll
-                for (int g = 0; g < GROUP; ++g) {
-                    bytes[2 * p][g] += base;
-                    bytes[2 * p + 1][g] += base >> 16;
+                for (int g = 0; g < GROUP; ++g) values[g] = nodata(values[g]);
+                if constexpr (SAMPLES == 1) {
+                    store_group<SIZE, GROUP, T>(out, row.x, row.end, pixel, values);
+                } else {
+                    for (u32 b = format.all ? s : 0; b < (format.all ? s + 1 : format.bands); ++b) {
+                        u8* to = row.out + b * format.out_band;
+                        const bool wanted = format.all || format.band_of[b] == s;
+                        if (wanted) store_group<SIZE, GROUP, T>(to, row.x, row.end, pixel, values);
+                    }
                 }
             }
-            T values[GROUP];
-#pragma unroll
-            for (int g = 0; g < GROUP; ++g) {
-                T value = 0;
-#pragma unroll
-                for (int k = 0; k < SIZE; ++k) value |= (T)(bytes[k][g] & 0xff) << 8 * (SIZE - 1 - k);
-                values[g] = nodata(value);
-            }
-            store_group<SIZE, GROUP, T>(out, row.x, row.end, pixel, values);
         }
     }
 };
@@ -464,24 +530,24 @@ struct Any {
     }
 
     MEMBER void plain(const Format& format, const Row& row, u32 wanted, u8* out, u32 lane) {
-        for (u32 step = row.x; step < row.end; step += 32) {
+        for (u32 step = (u32)row.x; step < (u32)row.end; step += 32) {
             const u32 pixel = step + lane;
-            if (pixel >= row.end) continue;
+            if (pixel >= (u32)row.end) continue;
             const Value value = sample(format, row, (u64)pixel * format.samples + wanted);
-            store(format, out + (u64)(pixel - row.x) * format.size, value);
+            store(format, out + (u64)(pixel - (u32)row.x) * format.size, value);
         }
     }
 
     MEMBER void horizontal(const Format& format, const Row& row, u32 wanted, u8* out,
                                                       u32 lane) {
         u64 before = 0;
-        for (u32 step = 0; step < row.end; step += 32) {
+        for (u32 step = 0; step < (u32)row.end; step += 32) {
             const u32 pixel = step + lane;
-            const bool here = pixel < row.end;
+            const bool here = pixel < (u32)row.end;
             const u64 own = here ? whole(format, row, (u64)pixel * format.samples + wanted).low : 0;
             const u64 sum = before + warp_sum_up_to(own, lane);
             before = __shfl_sync(FULL_WARP, sum, 31);
-            if (here && pixel >= row.x) store(format, out + (u64)(pixel - row.x) * format.size, Value{sum, 0});
+            if (here && pixel >= (u32)row.x) store(format, out + (u64)(pixel - (u32)row.x) * format.size, Value{sum, 0});
         }
     }
 
@@ -518,9 +584,9 @@ struct Any {
         u64 before[2];
         before[0] = four_before(format, row, 0, wanted, lane, sum);
         before[1] = format.word > 4 ? four_before(format, row, 4, wanted, lane, sum) : 0;
-        for (u32 step = 0; step < row.end; step += 32) {
+        for (u32 step = 0; step < (u32)row.end; step += 32) {
             const u32 pixel = step + lane;
-            const bool here = pixel < row.end;
+            const bool here = pixel < (u32)row.end;
             u64 value = 0;
             for (u32 half = 0; half < 2 && 4 * half < format.word; ++half) {
                 const u64 own = here ? four_planes(format, row, 4 * half, (u64)pixel * format.samples + wanted) : 0;
@@ -530,9 +596,9 @@ struct Any {
                 else before[0] = all;
                 for (u32 k = 0; k < 4 && 4 * half + k < format.word; ++k) value = value << 8 | (up_to >> 16 * k & 0xff);
             }
-            if (!here || pixel < row.x) continue;
+            if (!here || pixel < (u32)row.x) continue;
             if (format.depth == DEPTH_FLOAT24) value = float24((u32)value);
-            store(format, out + (u64)(pixel - row.x) * format.size, Value{value, 0});
+            store(format, out + (u64)(pixel - (u32)row.x) * format.size, Value{value, 0});
         }
     }
 
@@ -584,7 +650,7 @@ DEVICE void place_rows(const Format& format, const Place& place, u32 first_row, 
     const u32 last = smaller(place.height, first_row + PLACE_ROWS);
     for (u32 y = first_row; y < last; ++y) {
         u8* out = place.out + (u64)(place.at_y + y) * format.out_row + (u64)place.at_x * format.size;
-        Row row = {place.in, out, place.x, place.x + place.width, place.plane};
+        Row row = {place.in, out, (int)place.x, (int)(place.x + place.width), place.plane};
         const bool each = EACH_BAND || place.in == nullptr;
         for (u32 band = each ? next_band(format, place.plane, 0, lane) : 0; band < format.bands;
              band = next_band(format, place.plane, band + 1, lane)) {
@@ -611,23 +677,18 @@ struct PlaceWarp {
     }
 };
 
-template <int SIZE, bool PREDICTED>
-DEVICE void place_samples(const Format& format, const Place& place, u32 first_row, u32 lane) {
-    switch (format.samples) {
-        case 1: return place_rows<Samples<SIZE, 1, PREDICTED>, true>(format, place, first_row, lane);
-        case 2: return place_rows<Samples<SIZE, 2, PREDICTED>, false>(format, place, first_row, lane);
-        case 3: return place_rows<Samples<SIZE, 3, PREDICTED>, false>(format, place, first_row, lane);
-        default: return place_rows<Samples<SIZE, 4, PREDICTED>, false>(format, place, first_row, lane);
-    }
+// The rows of one warp, by one path for all formats of a kernel.
+template <class Path, bool EACH_BAND>
+DEVICE void place_by(const Place* places, u32 count, u32 per_place, const Format& format) {
+    const PlaceWarp warp(per_place);
+    if (warp.place < count) place_rows<Path, EACH_BAND>(format, places[warp.place], warp.first_row, warp.lane);
 }
 
-template <int SIZE> DEVICE void place_whole(const Place* places, u32 count, u32 per_place, const Format& format) {
-    const PlaceWarp warp(per_place);
-    if (warp.place >= count) return;
-    const Place place = places[warp.place];
+template <int SIZE, int SAMPLES, bool MANY>
+DEVICE void place_whole(const Place* places, u32 count, u32 per_place, const Format& format) {
     if (format.predictor == PREDICTOR_NONE) {
-        place_samples<SIZE, false>(format, place, warp.first_row, warp.lane);
+        place_by<Samples<SIZE, SAMPLES, false, MANY>, SAMPLES == 1>(places, count, per_place, format);
     } else {
-        place_samples<SIZE, true>(format, place, warp.first_row, warp.lane);
+        place_by<Samples<SIZE, SAMPLES, true, MANY>, SAMPLES == 1>(places, count, per_place, format);
     }
 }

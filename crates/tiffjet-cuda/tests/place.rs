@@ -16,16 +16,8 @@ const WHOLE: u32 = 0;
 const BITS: u32 = 1;
 const FLOAT24: u32 = 2;
 
-/// Kernels, in the order of `run_place.cpp`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Entry {
-    Whole8,
-    Whole16,
-    Whole32,
-    Whole64,
-    Floats,
-    Any,
-}
+/// The kernel that takes every format.
+const ANY: &str = "place_any";
 
 /// `struct Format`, but for its pointer.
 #[derive(Debug, Clone, Default)]
@@ -102,15 +94,15 @@ impl Format {
     }
 
     /// The rule at the head of `place.cu`.
-    fn entry(&self) -> Entry {
+    fn entry(&self) -> String {
         match (self.depth, self.reversed, self.predictor, self.samples, self.size) {
-            (BITS | FLOAT24, ..) | (_, 1, ..) | (.., 16) => Entry::Any,
-            (_, _, 2, 1, _) => Entry::Floats,
-            (_, _, 2, ..) | (_, _, _, 5.., _) => Entry::Any,
-            (.., 1) => Entry::Whole8,
-            (.., 2) => Entry::Whole16,
-            (.., 4) => Entry::Whole32,
-            _ => Entry::Whole64,
+            (BITS | FLOAT24, ..) | (_, 1, ..) | (.., 16) => ANY.into(),
+            (_, _, 2, samples @ 1, size) | (_, _, 2, samples @ 2..=4, size @ 4) => {
+                format!("place_floats_{size}_{samples}")
+            }
+            (_, _, 2, ..) => ANY.into(),
+            (.., samples @ 1..=4, size) => format!("place_{size}_{samples}"),
+            (.., size) => format!("place_{size}_many"),
         }
     }
 
@@ -150,9 +142,10 @@ impl Case {
     }
 
     /// Appends the case, with the array and every tile at an alignment of their own.
-    fn write(&self, input: &mut Vec<u8>, entry: Entry, number: u32) {
-        let mut words = |words: &[u32]| words.iter().for_each(|w| input.extend(w.to_le_bytes()));
-        words(&[entry as u32]);
+    fn write(&self, input: &mut Vec<u8>, entry: &str, number: u32) {
+        let mut name = [0; 24];
+        name[..entry.len()].copy_from_slice(entry.as_bytes());
+        input.extend(name);
         self.format.write(input);
         self.bands.iter().for_each(|b| input.extend(b.to_le_bytes()));
         let mut words = |words: &[u32]| words.iter().for_each(|w| input.extend(w.to_le_bytes()));
@@ -190,7 +183,8 @@ fn check(cases: &[Case]) {
         let mut input = seed.to_le_bytes().to_vec();
         input.extend((cases.len() as u32).to_le_bytes());
         for (case, number) in cases.iter().zip(0..) {
-            case.write(&mut input, if any { Entry::Any } else { case.format.entry() }, number);
+            let entry = if any { ANY.into() } else { case.format.entry() };
+            case.write(&mut input, &entry, number);
         }
         let output = KERNELS.exchange(input);
         let mut rest = &output[..];
@@ -254,7 +248,7 @@ fn whole_samples_of_every_kind() {
         (64, Kind::ComplexFloat),
         (128, Kind::ComplexFloat),
     ] {
-        for samples in [1, 2, 3, 4, 5] {
+        for samples in [1, 2, 3, 4, 5, 8, 11] {
             for predictor in [1, 2, 3] {
                 for big in [false, true] {
                     let float = matches!(kind, Kind::Float);

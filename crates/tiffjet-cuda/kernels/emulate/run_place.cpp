@@ -5,8 +5,24 @@
 
 typedef void (*PlaceEntry)(const Place*, u32, u32, Format);
 
-// In the order of the test's `Entry`.
-static const PlaceEntry ENTRIES[] = {place_8, place_16, place_32, place_64, place_floats, place_any};
+static const struct {
+    const char* name;
+    PlaceEntry entry;
+} ENTRIES[] = {
+#define ENTRY(NAME) {#NAME, NAME},
+#define ENTRIES_OF(SIZE) \
+    ENTRY(place_##SIZE##_1) ENTRY(place_##SIZE##_2) ENTRY(place_##SIZE##_3) ENTRY(place_##SIZE##_4) ENTRY(place_##SIZE##_many)
+    ENTRIES_OF(1) ENTRIES_OF(2) ENTRIES_OF(4) ENTRIES_OF(8)
+    ENTRY(place_floats_2_1) ENTRY(place_floats_4_1) ENTRY(place_floats_4_2) ENTRY(place_floats_4_3)
+    ENTRY(place_floats_4_4) ENTRY(place_floats_8_1) ENTRY(place_any)
+};
+
+static PlaceEntry find(const char* name) {
+    for (const auto& entry : ENTRIES) {
+        if (!strcmp(entry.name, name)) return entry.entry;
+    }
+    abort();
+}
 
 template <class T> static T next() {
     T value;
@@ -37,7 +53,9 @@ int main() {
     const u64 seed = next<u64>();
     for (u32 left = next<u32>(); left > 0; --left) {
         Cases memory;
-        PlaceEntry entry = ENTRIES[next<u32>()];
+        char name[24] = {};
+        Cases::bytes(name, sizeof name);
+        PlaceEntry entry = find(name);
         Format format = read_format();
         std::vector<u16> band_of(format.bands);
         Cases::bytes(band_of.data(), 2 * band_of.size());
