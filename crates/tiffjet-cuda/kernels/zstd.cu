@@ -1,0 +1,66 @@
+// Zstandard (RFC 8878) for a batch of tiles: frames one after the other, skippable ones too, with or without content
+// size and checksum; no dictionaries.
+//
+// Four kernels, one stream, in this order:
+//
+//   zstd_scan         a warp for each tile lists its blocks        block 128, grid ceil(tiles / 4), no shared memory
+//   zstd_entropy      a warp for a group of blocks, literals and   block 32, grid 8 * multiprocessors,
+//                     sequences decoded into the arena             shared sizeof(ZstdEntropyShared)
+//   zstd_execute_T    a block of threads for each tile, sequences  block T, grid tiles,
+//                     carried out                                  shared sizeof(ZstdExecuteShared<T, W>)
+//   zstd_sums         a warp for each tile, checksums              block 128, grid ceil(tiles / 4), no shared memory
+//
+// T is 128 from 8 tiles for each multiprocessor on, 256 from 4 on, 512 from 2 on, else 1024; the ring W has 128 bytes
+// for each thread. Shared memory over 48 KiB must be allowed for zstd_execute_512 and zstd_execute_1024.
+//
+// All take (tiles, count, status, scratch, slots, units). The scratch memory is aligned to 16 bytes, its first 64 bytes
+// are zero before zstd_scan, and it has
+//
+//   slots = sum over tiles of (out_bytes / 2048 + 4)                       blocks
+//   units = sum over tiles of (out_bytes / 6 + 1) + 3 * slots              of 16 bytes: literals, 8 bytes a sequence
+//   bytes = 64 + 16 * count + 96 * slots + 16 * ((slots + 1) / 2) + 16 * units
+//
+// which is 2.7 times the output, because a sequence gives three bytes or more. The status of every tile is written.
+#include "zstd_entropy.cuh"
+#include "zstd_execute.cuh"
+#include "zstd_scan.cuh"
+#include "zstd_sum.cuh"
+
+static_assert(sizeof(ZstdCounters) == 64 && sizeof(ZstdTile) == 16 && sizeof(ZstdBlock) == 96, "as said above");
+
+SIMT_KERNEL void __launch_bounds__(128) zstd_scan(const Tile* tiles, u32 count, u32* status, u8* scratch, u32 slots, u32 units) {
+    u32 index = blockIdx.x * 4 + threadIdx.x / 32;
+    if (index >= count) return;
+    zstd_scan_tile(tiles[index], index, status, zstd_scratch(scratch, count, slots, units), threadIdx.x & 31);
+}
+
+SIMT_KERNEL void __launch_bounds__(32) zstd_entropy(const Tile* tiles, u32 count, u32* status, u8* scratch, u32 slots, u32 units) {
+    SIMT_DYN_SHARED(ZstdEntropyShared, sh);
+    zstd_entropy_jobs(tiles, status, zstd_scratch(scratch, count, slots, units), *sh, threadIdx.x);
+}
+
+template <u32 T, u32 W>
+DEVICE void zstd_execute(const Tile* tiles, u32 count, u32* status, u8* scratch, u32 slots, u32 units, ZstdExecuteShared<T, W>& sh) {
+    u32 t = threadIdx.x;
+    ZstdExecute<T, W> e{sh, tiles[blockIdx.x], t, t & 31, 0, 0, 0, {}};
+    e.run(zstd_scratch(scratch, count, slots, units), blockIdx.x, status);
+}
+
+#define ZSTD_EXECUTE(T, PER_SM)                                                                                      \
+    typedef ZstdExecuteShared<T, T * 128> ZstdExecuteShared##T;                                                       \
+    SIMT_KERNEL void __launch_bounds__(T, PER_SM)                                                                     \
+        zstd_execute_##T(const Tile* tiles, u32 count, u32* status, u8* scratch, u32 slots, u32 units) {              \
+        SIMT_DYN_SHARED(ZstdExecuteShared##T, sh);                                                                    \
+        zstd_execute(tiles, count, status, scratch, slots, units, *sh);                                               \
+    }
+
+ZSTD_EXECUTE(128, 8)
+ZSTD_EXECUTE(256, 4)
+ZSTD_EXECUTE(512, 2)
+ZSTD_EXECUTE(1024, 1)
+
+SIMT_KERNEL void __launch_bounds__(128) zstd_sums(const Tile* tiles, u32 count, u32* status, u8* scratch, u32 slots, u32 units) {
+    u32 index = blockIdx.x * 4 + threadIdx.x / 32;
+    if (index >= count) return;
+    zstd_check_sums(tiles[index], index, status, zstd_scratch(scratch, count, slots, units), threadIdx.x & 31);
+}
