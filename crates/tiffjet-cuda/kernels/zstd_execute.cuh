@@ -83,8 +83,9 @@ struct ZstdExecute {
     u32 frame;    // where the frame began
     ZstdOffsets offsets;
 
-    // What one batch or piece may give: half the ring, so that the other half is history.
-    enum : u32 { MASK = W - 1, PIECE = W / 2 };
+    // Half the ring is history. The other half takes what one batch or piece gives, and stays two units short of it: the
+    // unit that the piece before has not finished is flushed while the next is being written.
+    enum : u32 { MASK = W - 1, HISTORY = W / 2, PIECE = W / 2 - 2 * ZSTD_UNIT };
 
     DEVICE_MEMBER u8* ring(u32 at) const { return sh.ring + (at & MASK); }
 
@@ -100,8 +101,7 @@ struct ZstdExecute {
 
     // A byte of the output before `from`, the first of the bytes now made.
     DEVICE_MEMBER u8 earlier(u32 at, u32 from) const {
-        // The ring holds what is not more than half of it back.
-        return at + PIECE >= from ? *ring(at) : tile.out[at];
+        return at + HISTORY >= from ? *ring(at) : tile.out[at];
     }
 
     // `n` bytes of `from`, or one of them again and again.
@@ -145,9 +145,9 @@ struct ZstdExecute {
     // A short match, by one thread.
     DEVICE_MEMBER void copy_match(u32 to, u32 offset, u32 n) {
         u32 from = to - offset, used = zstd_min(n, offset);
-        if (n <= offset && from + PIECE >= done) {
+        if (n <= offset && from + HISTORY >= done) {
             copy_words(reinterpret_cast<const u32*>(sh.ring), W / 4 - 1, from, to, n);
-        } else if (n <= offset && from + used + PIECE <= done) {
+        } else if (n <= offset && from + used + HISTORY <= done) {
             copy_words(reinterpret_cast<const u32*>(tile.out), FULL_WARP, from, to, n);
         } else {
             for (u32 k = 0, j = 0; k < n; ++k) {
