@@ -1,0 +1,436 @@
+#!/usr/bin/env python3
+"""The decoders of tiffjet-cuda alone, data resident on the device, beside nvCOMP's in the same run.
+
+    kernels.py [--out RESULT.json] [--size 8192] [--tiles 256,512,1024] [--rasters dem,s2,rgb] [--only WORD,WORD]
+    kernels.py --sanitize    a few small tiles, sound and damaged, through every entry point: for compute-sanitizer
+    kernels.py --dry         make and check the data only; needs no GPU (try --size 1024)
+
+Needs NumPy and CuPy; imagecodecs for streams of libdeflate; libnvcomp.so.5 where the loader finds it for the rival.
+Rasters: dem (float32, predictor 3), s2 (uint16, predictor 2), rgb (uint8, predictor 2). Every tile is compared byte for
+byte. Times are medians of 7, taken with CUDA events. The line marked * is what the launch rule chooses.
+"""
+
+import argparse
+import ctypes
+import json
+import re
+import statistics
+import struct
+import sys
+import tempfile
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+try:
+    import cupy as cp
+except ImportError:
+    cp = None
+try:
+    import imagecodecs
+except ImportError:
+    imagecodecs = None
+
+KERNELS = Path(__file__).resolve().parents[2] / "crates/tiffjet-cuda/kernels"
+POOL = ThreadPoolExecutor()
+ROUNDS = 7
+
+# As in kernels/abi.h.
+TILE = np.dtype(
+    [("in", "<u8"), ("out", "<u8"), ("in_bytes", "<u4"), ("out_bytes", "<u4"), ("id", "<u4"), ("flags", "<u4")]
+)
+STATUS_OK = 0
+
+Encoder = Callable[[np.ndarray], bytes]
+
+
+# -- data
+
+
+def fractal(xp, size: int, seed: int, octaves: int):
+    rng = np.random.default_rng(seed)
+    out, strength = xp.zeros((size, size), xp.float32), 1.0
+    for octave in range(octaves):
+        cells = 2 ** (octave + 1) + 1
+        grid = xp.asarray(rng.standard_normal((cells, cells)).astype(np.float32))
+        x = np.linspace(0, cells - 1.001, size, dtype=np.float32)
+        i = x.astype(int)
+        part, i = xp.asarray((x - i).astype(np.float32)), xp.asarray(i)
+        rows = grid[i] * (1 - part)[:, None] + grid[i + 1] * part[:, None]
+        out += xp.float32(strength) * (rows[:, i] * (1 - part)[None, :] + rows[:, i + 1] * part[None, :])
+        strength *= 0.55
+    return out
+
+
+def make_raster(name: str, size: int) -> np.ndarray:
+    xp = cp or np
+    host = cp.asnumpy if cp else np.asarray
+
+    def noise(seed: int, width: float):
+        return xp.asarray(np.random.default_rng(seed).normal(0, width, (size, size)).astype(np.float32))
+
+    if name == "dem":
+        return host(xp.round(fractal(xp, size, 1, 9) * 300 + 800 + noise(5, 0.05), 2).astype(xp.float32))
+    if name == "s2":
+        return host(xp.clip(fractal(xp, size, 10, 11) * 400 + 1500 + noise(2, 25), 0, 10000).astype(xp.uint16))
+    bands = [xp.clip(fractal(xp, size, 10 + i, 11) * 25 + 110 + noise(21 + i, 3), 0, 255) for i in range(3)]
+    return host(xp.stack([band.astype(xp.uint8) for band in bands], -1))
+
+
+def cut(name: str, raster: np.ndarray, side: int) -> np.ndarray:
+    """Tiles with their predictor applied, one row of bytes each."""
+    across, bands = raster.shape[0] // side, raster.size // raster.shape[0] // raster.shape[1]
+    count = across * across
+    tiles = raster.reshape(across, side, across, side, bands).swapaxes(1, 2).reshape(count, side, side, bands)
+    if name == "dem":
+        planes = tiles.reshape(count * side, side).astype(">f4").view(np.uint8).reshape(count * side, side, 4)
+        planes = planes.swapaxes(1, 2).reshape(count * side, 4 * side)
+        packed = planes.copy()
+        packed[:, 1:] -= planes[:, :-1]
+    else:
+        packed = tiles.copy()
+        packed[:, :, 1:] -= tiles[:, :, :-1]
+    return np.ascontiguousarray(packed).view(np.uint8).reshape(count, -1)
+
+
+class Batch:
+    """Encoded tiles in one buffer, as the contract of `Tile` in kernels/abi.h wants them.
+
+    Each starts 14 bytes after a multiple of 16: behind a zlib header, the rival finds its data aligned.
+    """
+
+    def __init__(self, streams: list[bytes], sizes: list[int]):
+        self.count = len(streams)
+        self.in_bytes = np.array([len(stream) for stream in streams], np.uint64)
+        self.out_bytes = np.array(sizes, np.uint64)
+        room = (self.in_bytes + 2 + 32 + 15) // 16 * 16 + 16
+        self.in_offset = np.concatenate([[0], np.cumsum(room)[:-1]]).astype(np.uint64) + np.uint64(30)
+        self.encoded = np.zeros(int(self.in_offset[-1] + room[-1]) + 64, np.uint8)
+        for at, stream in zip(self.in_offset, streams, strict=True):
+            self.encoded[int(at) : int(at) + len(stream)] = np.frombuffer(stream, np.uint8)
+        stride = (self.out_bytes + 15) // 16 * 16 + 16
+        self.out_offset = np.concatenate([[0], np.cumsum(stride)[:-1]]).astype(np.uint64)
+        self.out_total = int(self.out_offset[-1] + stride[-1])
+
+    def upload(self) -> None:
+        self.device_in, self.device_out = cp.asarray(self.encoded), cp.empty(self.out_total, cp.uint8)
+        tiles = np.zeros(self.count, TILE)
+        tiles["in"] = np.uint64(self.device_in.data.ptr) + self.in_offset
+        tiles["out"] = np.uint64(self.device_out.data.ptr) + self.out_offset
+        tiles["in_bytes"], tiles["out_bytes"] = self.in_bytes, self.out_bytes
+        tiles["id"] = np.arange(self.count)
+        self.tiles = tiles
+        self.device_tiles = cp.asarray(tiles.view(np.uint8))
+        self.status = cp.zeros(self.count, cp.uint32)
+
+    def clear(self) -> None:
+        self.device_out.fill(0xA5)
+        self.status.fill(77)
+
+    def wrong(self, plain: "cp.ndarray") -> int:
+        """Tiles that are not what they should be; all have one size."""
+        stride = self.out_total // self.count
+        got = self.device_out.reshape(self.count, stride)[:, : plain.shape[1]]
+        return int((~(got == plain).all(axis=1)).sum())
+
+    def tile(self, i: int) -> bytes:
+        at = int(self.out_offset[i])
+        return cp.asnumpy(self.device_out[at : at + int(self.out_bytes[i])]).tobytes()
+
+
+# -- kernels
+
+
+def cubin(name: str, arch: int) -> bytes:
+    """From kernels.bin; the format is described in scripts/make_kernels.py."""
+    data = (KERNELS / "kernels.bin").read_bytes()
+    magic, version, count, _ = struct.unpack_from("<8sII32s", data)
+    if (magic, version) != (b"TJKERNEL", 1):
+        raise SystemExit("kernels.bin is of another kind or version")
+    best = None
+    for i in range(count):
+        title, kind, of, at, packed, _, _ = struct.unpack_from("<24sIIIIII", data, 48 + 48 * i)
+        serves = kind == 0 and of // 10 == arch // 10 and of <= arch
+        if title.rstrip(b"\0").decode() == name and serves and (best is None or of > best[0]):
+            best = of, zlib.decompress(data[at : at + packed])
+    if best is None:
+        raise SystemExit(f"kernels.bin has no {name} for sm_{arch}")
+    return best[1]
+
+
+LOADED = []  # files of modules, which CuPy may open again
+
+
+def load(name: str):
+    file = tempfile.NamedTemporaryFile(suffix=".cubin")  # noqa: SIM115 -- lives as long as the process
+    file.write(cubin(name, int(cp.cuda.Device().compute_capability)))
+    file.flush()
+    LOADED.append(file)
+    return cp.RawModule(path=file.name)
+
+
+@dataclass
+class Launch:
+    """A way to decode a batch: what it is called, whether the rule of the codec takes it, how it is done."""
+
+    label: str
+    chosen: bool
+    go: Callable[[], None]
+    note: str = ""
+
+
+class Deflate:
+    name = "deflate"
+
+    def __init__(self) -> None:
+        text = (KERNELS / "deflate_launch.h").read_text(encoding="utf-8")
+        table = re.search(r"LAUNCHES\[\] = \{(.*?)\};", text, re.DOTALL)[1]
+        self.table = [tuple(map(int, row)) for row in re.findall(r"\{(\d+), (\d+), (\d+)\}", table)]
+        self.module = None
+
+    def encoders(self) -> dict[str, Encoder]:
+        found: dict[str, Encoder] = {"zlib": lambda tile: zlib.compress(tile, 6)}
+        if imagecodecs is not None:
+            found["libdeflate"] = lambda tile: imagecodecs.deflate_encode(tile, level=6)
+        return found
+
+    def decoded(self, stream: bytes, size: int) -> bytes | None:
+        """What the host takes it for, None when it refuses. A little stricter than the host codec."""
+        try:
+            return zlib.decompress(stream) if size else b""
+        except zlib.error:
+            return None
+
+    def chosen(self, count: int, largest: int) -> int:
+        device = cp.cuda.Device().attributes
+        best = 0
+        for i, (threads, blocks, shared) in enumerate(self.table):
+            resident = count <= device["MultiProcessorCount"] * blocks
+            if resident and largest >= 32 * threads and shared <= device["MaxSharedMemoryPerBlockOptin"]:
+                best = i
+        return best
+
+    def launches(self, batch: Batch) -> Iterator[Launch]:
+        self.module = self.module or load(self.name)
+        chosen = self.chosen(batch.count, int(batch.out_bytes.max()))
+        for i, (threads, _, shared) in enumerate(self.table):
+            kernel = self.module.get_function(f"deflate_{threads}")
+            kernel.max_dynamic_shared_size_bytes = shared
+            arguments = (batch.device_tiles, np.uint32(batch.count), batch.status)
+
+            def go(kernel=kernel, threads=threads, arguments=arguments, shared=shared) -> None:
+                kernel((batch.count,), (threads,), arguments, shared_mem=shared)
+
+            note = f"{kernel.num_regs} registers, {kernel.local_size_bytes} local, {shared} shared"
+            yield Launch(f"deflate_{threads}", i == chosen, go, note)
+
+    def rival(self, batch: Batch) -> Launch | None:
+        """nvCOMP 5: raw Deflate, so without the two bytes before and the four behind."""
+        try:
+            library = ctypes.CDLL("libnvcomp.so.5")
+        except OSError:
+            return None
+
+        class Options(ctypes.Structure):
+            _fields_ = [("backend", ctypes.c_int), ("order", ctypes.c_int), ("reserved", ctypes.c_char * 56)]
+
+        size, count, options, need = ctypes.c_size_t, batch.count, Options(2, 0, b""), ctypes.c_size_t(0)
+        most, total = size(int(batch.out_bytes.max())), size(int(batch.out_bytes.sum()))
+        library.nvcompBatchedDeflateDecompressGetTempSizeAsync(size(count), most, options, ctypes.byref(need), total)
+        inputs, outputs = cp.asarray(batch.tiles["in"] + np.uint64(2)), cp.asarray(batch.tiles["out"])
+        in_bytes, out_bytes = cp.asarray(batch.in_bytes - np.uint64(6)), cp.asarray(batch.out_bytes)
+        actual, scratch = cp.empty(count, cp.uint64), cp.empty(max(need.value, 1), cp.uint8)
+        status = batch.status.view(cp.int32)
+
+        def at(array) -> ctypes.c_void_p:
+            return ctypes.c_void_p(array.data.ptr)
+
+        def go() -> None:
+            stream = ctypes.c_void_p(cp.cuda.get_current_stream().ptr)
+            failed = library.nvcompBatchedDeflateDecompressAsync(
+                *(at(inputs), at(in_bytes), at(out_bytes), at(actual), size(count), at(scratch), need, at(outputs)),
+                *(options, at(status), stream),
+            )
+            if failed:
+                raise SystemExit(f"nvCOMP gives {failed}")
+
+        return Launch("nvCOMP", False, go)
+
+
+# A new codec is a class as above and an entry here.
+CODECS = {"deflate": Deflate}
+
+
+# -- measuring
+
+
+def milliseconds(go: Callable[[], None]) -> float:
+    go()
+    cp.cuda.Device().synchronize()
+    times = []
+    for _ in range(ROUNDS):
+        begin, end = cp.cuda.Event(), cp.cuda.Event()
+        begin.record()
+        go()
+        end.record()
+        end.synchronize()
+        times.append(cp.cuda.get_elapsed_time(begin, end))
+    return statistics.median(times)
+
+
+def measure(codec, raster: str, side: int, encoder: str, plain: np.ndarray, streams: list[bytes]) -> Iterator[dict]:
+    batch = Batch(streams, [plain.shape[1]] * len(streams))
+    batch.upload()
+    expected = cp.asarray(plain)
+    launches = [codec.rival(batch), *codec.launches(batch)]
+    against = None
+    for launch in filter(None, launches):
+        batch.clear()
+        launch.go()
+        cp.cuda.Device().synchronize()
+        wrong, bad = batch.wrong(expected), int((batch.status != STATUS_OK).sum())
+        time_ms = milliseconds(launch.go)
+        if launch.label == "nvCOMP":
+            against = time_ms
+        yield {
+            "codec": codec.name,
+            "encoder": encoder,
+            "raster": raster,
+            "side": side,
+            "tiles": batch.count,
+            "encoded": int(batch.in_bytes.sum()),
+            "decoded": int(batch.out_bytes.sum()),
+            "how": launch.label,
+            "chosen": launch.chosen,
+            "ms": round(time_ms, 3),
+            "gb_per_s": round(int(batch.out_bytes.sum()) / time_ms / 1e6, 1),
+            "times_rival": round(against / time_ms, 2) if against and launch.label != "nvCOMP" else None,
+            "wrong_tiles": wrong,
+            "bad_status": bad,
+            "note": launch.note,
+        }
+
+
+def show(row: dict) -> None:
+    ratio = f"{row['times_rival']:6.2f} x" if row["times_rival"] else ""
+    sound = "" if row["wrong_tiles"] == row["bad_status"] == 0 else f"WRONG {row['wrong_tiles']} BAD {row['bad_status']}"
+    print(
+        f"{row['codec']:8} {row['encoder']:10} {row['raster']:4} {row['side']:5} {row['tiles']:5} tiles "
+        f"{'*' if row['chosen'] else ' '}{row['how']:14} {row['ms']:9.3f} ms {row['gb_per_s']:7.1f} GB/s {ratio:9} {sound}",
+        flush=True,
+    )
+
+
+def bench(arguments: argparse.Namespace) -> int:
+    rows, begin, failed = [], time.time(), False
+    codecs = [CODECS[name]() for name in arguments.codecs.split(",")]
+    for raster in arguments.rasters.split(","):
+        pixels = make_raster(raster, arguments.size)
+        for side in map(int, arguments.tiles.split(",")):
+            plain = cut(raster, pixels, side)
+            for codec in codecs:
+                for encoder, encode in codec.encoders().items():
+                    if arguments.only and encoder not in arguments.only.split(","):
+                        continue
+                    streams = list(POOL.map(encode, plain))
+                    if arguments.dry:
+                        failed |= not dry(codec, raster, side, encoder, plain, streams)
+                        continue
+                    for row in measure(codec, raster, side, encoder, plain, streams):
+                        rows.append(row)
+                        show(row)
+                        failed |= row["how"] != "nvCOMP" and row["wrong_tiles"] + row["bad_status"] > 0
+                    cp.get_default_memory_pool().free_all_blocks()
+    print(f"{time.time() - begin:.0f} s", flush=True)
+    if arguments.out:
+        device = None if arguments.dry else cp.cuda.runtime.getDeviceProperties(0)["name"].decode()
+        Path(arguments.out).write_text(json.dumps({"device": device, "rows": rows}, indent=1) + "\n", encoding="utf-8")
+    return 1 if failed else 0
+
+
+def dry(codec, raster: str, side: int, encoder: str, plain: np.ndarray, streams: list[bytes]) -> bool:
+    """All that can be checked without a GPU: streams, and where they lie in the buffer."""
+    batch = Batch(streams, [plain.shape[1]] * len(streams))
+    good = all(at % 16 == 14 for at in batch.in_offset.tolist())
+    for at, size, tile in zip(batch.in_offset.tolist(), batch.in_bytes.tolist(), plain, strict=True):
+        stream = batch.encoded[at : at + size].tobytes()
+        good &= codec.decoded(stream, tile.size) == tile.tobytes() and at + size + 32 <= batch.encoded.size
+    print(f"{codec.name} {encoder} {raster} {side}: {len(streams)} tiles, {batch.in_bytes.sum()} bytes, {good=}")
+    return good
+
+
+# -- for compute-sanitizer
+
+
+def sanitize_cases(codec) -> tuple[list[bytes], list[int]]:
+    """Small tiles of every kind, sound ones first, then damaged, cut short, too large and too small."""
+    rng = np.random.default_rng(7)
+    dem, rgb = cut("dem", make_raster("dem", 128), 64)[0], cut("rgb", make_raster("rgb", 128), 64)[0]
+    repeats = np.tile(rng.integers(0, 256, 37, np.uint8), 300)
+    plain = [dem, rgb, np.zeros(20000, np.uint8), rng.integers(0, 256, 5000, np.uint8), repeats, rgb[:1], rgb[:0]]
+    streams = [encode(np.ascontiguousarray(tile)) for tile in plain for encode in codec.encoders().values()]
+    sizes = [tile.size for tile in plain for _ in codec.encoders()]
+    for i in range(8):
+        stream = bytearray(streams[i % 4])
+        for _ in range(1 + i % 3):
+            stream[int(rng.integers(len(stream)))] ^= 1 << int(rng.integers(8))
+        streams.append(bytes(stream))
+        sizes.append(sizes[i % 4])
+    for stream, size in ((streams[0][: len(streams[0]) // 2], sizes[0]), (streams[0], sizes[0] - 5), (streams[2], sizes[2] + 5)):
+        streams.append(stream)
+        sizes.append(size)
+    return streams, sizes
+
+
+def sanitize(arguments: argparse.Namespace) -> int:
+    failed = False
+    for name in arguments.codecs.split(","):
+        codec = CODECS[name]()
+        streams, sizes = sanitize_cases(codec)
+        batch = Batch(streams, sizes)
+        if arguments.dry:
+            print(f"{name}: {batch.count} tiles")
+            continue
+        batch.upload()
+        for launch in codec.launches(batch):
+            if arguments.only and launch.label not in arguments.only.split(","):
+                continue
+            batch.clear()
+            launch.go()
+            cp.cuda.Device().synchronize()
+            status = cp.asnumpy(batch.status)
+            for i, stream in enumerate(streams):
+                due = codec.decoded(stream, sizes[i])
+                sound = due is not None and len(due) >= sizes[i]
+                right = sound and batch.tile(i) == due[: sizes[i]]
+                # Nothing unsound may pass; what is sound must.
+                if (status[i] == STATUS_OK) != sound or (sound and not right):
+                    failed = True
+                    print(f"{launch.label}: tile {i} has status {status[i]}, sound {sound}, right {right}")
+            print(f"{launch.label}: statuses {np.bincount(status).tolist()}, {launch.note}", flush=True)
+    return 1 if failed else 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--codecs", default=",".join(CODECS))
+    parser.add_argument("--rasters", default="dem,s2,rgb")
+    parser.add_argument("--tiles", default="256,512,1024")
+    parser.add_argument("--size", type=int, default=8192)
+    parser.add_argument("--only", help="encoders to measure; with --sanitize, entry points to run")
+    parser.add_argument("--out")
+    parser.add_argument("--sanitize", action="store_true")
+    parser.add_argument("--dry", action="store_true")
+    arguments = parser.parse_args()
+    if cp is None and not arguments.dry:
+        raise SystemExit("CuPy is not installed; --dry needs none")
+    return (sanitize if arguments.sanitize else bench)(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
