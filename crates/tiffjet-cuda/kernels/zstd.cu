@@ -5,13 +5,16 @@
 //
 //   zstd_scan         a warp for each tile lists its blocks        block 128, grid ceil(tiles / 4), no shared memory
 //   zstd_entropy      a warp for a group of blocks, literals and   block 32, grid 8 * multiprocessors,
-//                     sequences decoded into the arena             shared sizeof(ZstdEntropyShared)
+//                     sequences decoded into the arena             shared ENTROPY.shared_bytes
 //   zstd_execute_T    a block of threads for each tile, sequences  block T, grid tiles,
-//                     carried out                                  shared sizeof(ZstdExecuteShared<T, W>)
+//                     carried out                                  shared EXECUTE[i].shared_bytes
 //   zstd_sums         a warp for each tile, checksums              block 128, grid ceil(tiles / 4), no shared memory
 //
-// T is 128 from 8 tiles for each multiprocessor on, 256 from 4 on, 512 from 2 on, else 1024; the ring W has 128 bytes
-// for each thread. Shared memory over 48 KiB must be allowed for zstd_execute_512 and zstd_execute_1024.
+// T, the number of threads that share a tile, and shared memory stand in zstd_launch.h. The rule takes the most threads
+// for which
+//   - all blocks are resident at once: tiles <= multiprocessors x blocks on one, or it is the smallest choice,
+//   - a tile is worth them: out_bytes of the largest tile >= 32 x threads,
+//   - shared memory suffices: shared_bytes <= what a block may have on the device.
 //
 // All take (tiles, count, status, scratch, slots, units). The scratch memory is aligned to 16 bytes, its first 64 bytes
 // are zero before zstd_scan, and it has
@@ -20,13 +23,10 @@
 //   units = sum over tiles of (out_bytes / 6 + 1) + 3 * slots              of 16 bytes: literals, 8 bytes a sequence
 //   bytes = 64 + 16 * count + 96 * slots + 16 * ((slots + 1) / 2) + 16 * units
 //
-// which is 2.7 times the output, because a sequence gives three bytes or more. The status of every tile is written.
-#include "zstd_entropy.cuh"
-#include "zstd_execute.cuh"
+// which is 2.75 times the output, because a sequence gives three bytes or more. The status of every tile is written.
+#include "zstd_launch.h"
 #include "zstd_scan.cuh"
 #include "zstd_sum.cuh"
-
-static_assert(sizeof(ZstdCounters) == 64 && sizeof(ZstdTile) == 16 && sizeof(ZstdBlock) == 96, "as said above");
 
 SIMT_KERNEL void __launch_bounds__(128) zstd_scan(const Tile* tiles, u32 count, u32* status, u8* scratch, u32 slots, u32 units) {
     u32 index = blockIdx.x * 4 + threadIdx.x / 32;
@@ -47,10 +47,9 @@ DEVICE void zstd_execute(const Tile* tiles, u32 count, u32* status, u8* scratch,
 }
 
 #define ZSTD_EXECUTE(T, PER_SM)                                                                                      \
-    typedef ZstdExecuteShared<T, T * 128> ZstdExecuteShared##T;                                                       \
     SIMT_KERNEL void __launch_bounds__(T, PER_SM)                                                                     \
         zstd_execute_##T(const Tile* tiles, u32 count, u32* status, u8* scratch, u32 slots, u32 units) {              \
-        SIMT_DYN_SHARED(ZstdExecuteShared##T, sh);                                                                    \
+        SIMT_DYN_SHARED(zstd::Execute##T, sh);                                                                         \
         zstd_execute(tiles, count, status, scratch, slots, units, *sh);                                               \
     }
 

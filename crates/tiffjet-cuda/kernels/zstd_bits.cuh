@@ -5,7 +5,7 @@
 // Units of 16 bytes that each lane has in shared memory, the next ones copied in while these are read.
 enum : u32 { ZSTD_RING = 16, ZSTD_RING_WORDS = ZSTD_RING * 4, ZSTD_RING_STRIDE = ZSTD_RING_WORDS + 4, ZSTD_RING_AHEAD = 8 };
 
-#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 DEVICE void zstd_copy_unit(u32* to, const ZstdUnit* from) {
     u32 address = static_cast<u32>(__cvta_generic_to_shared(to));
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
@@ -16,7 +16,7 @@ DEVICE void zstd_wait_units() {
     asm volatile("cp.async.wait_group %0;" ::"n"(AHEAD) : "memory");
 }
 #else
-DEVICE void zstd_copy_unit(u32* to, const ZstdUnit* from) { memcpy(to, from, sizeof(ZstdUnit)); }
+DEVICE void zstd_copy_unit(u32* to, const ZstdUnit* from) { *reinterpret_cast<ZstdUnit*>(to) = *from; }
 DEVICE void zstd_close_unit() {}
 template <u32 AHEAD>
 DEVICE void zstd_wait_units() {}

@@ -62,8 +62,8 @@ DEVICE ZstdSums zstd_scan_warp(ZstdSums x, u32 lane) {
 DEVICE ZstdSums zstd_nothing() { return ZstdSums{0, 0, zstd_turn(1, 1)}; }
 
 template <u32 T, u32 W>
-struct ZstdExecuteShared {
-    u8 ring[W];
+struct __align__(16) ZstdExecuteShared {
+    __align__(16) u8 ring[W];
     ZstdSums sums[T / 32];
     ZstdSums carry;
     u32 place[T];  // first byte of each match of the batch

@@ -24,11 +24,10 @@ int main() {
     u32 count = static_cast<u32>(cases.tiles.size());
     u64 slots = 0, units = 0;
     for (const Tile& tile : cases.tiles) {
-        slots += tile.out_bytes / 2048 + 4;
-        units += tile.out_bytes / 6 + 1;
+        slots += zstd::slots(tile.out_bytes);
+        units += zstd::units(tile.out_bytes);
     }
-    units += 3 * slots;
-    u64 bytes = 64 + 16 * u64(count) + 96 * slots + 16 * ((slots + 1) / 2) + 16 * units;
+    u64 bytes = zstd::scratch_bytes(count, slots, units);
     u8* scratch = cases.take(bytes);
     memset(scratch, 0xee, bytes);
     memset(scratch, 0, 64);
@@ -42,10 +41,10 @@ int main() {
     launch(zstd_entropy, 3, 32, sizeof(ZstdEntropyShared));
     // The seed chooses among the sizes.
     switch (cases.seed % 4) {
-        case 1: launch(zstd_execute_256, count, 256, sizeof(ZstdExecuteShared256)); break;
-        case 2: launch(zstd_execute_512, count, 512, sizeof(ZstdExecuteShared512)); break;
-        case 3: launch(zstd_execute_1024, count, 1024, sizeof(ZstdExecuteShared1024)); break;
-        default: launch(zstd_execute_128, count, 128, sizeof(ZstdExecuteShared128));
+        case 1: launch(zstd_execute_256, count, 256, sizeof(zstd::Execute256)); break;
+        case 2: launch(zstd_execute_512, count, 512, sizeof(zstd::Execute512)); break;
+        case 3: launch(zstd_execute_1024, count, 1024, sizeof(zstd::Execute1024)); break;
+        default: launch(zstd_execute_128, count, 128, sizeof(zstd::Execute128));
     }
     launch(zstd_sums, (count + 3) / 4, 128, 16);
     cases.write();
