@@ -314,7 +314,7 @@ class Zstd:
     def launches(self, batch: Batch) -> Iterator[Launch]:
         self.module = self.module or load(self.name)
         chosen = self.chosen(batch.count, int(batch.out_bytes.max()))
-        slots = int((batch.out_bytes // 2048 + 4).sum())
+        slots = int((batch.out_bytes // 1024 + 4).sum())
         units = int((batch.out_bytes // 6 + 1).sum()) + 3 * slots
         need = 64 + 16 * batch.count + 96 * slots + 16 * ((slots + 1) // 2) + 16 * units
         scratch = cp.empty(need, cp.uint8)

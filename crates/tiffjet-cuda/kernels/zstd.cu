@@ -19,11 +19,11 @@
 // All take (tiles, count, status, scratch, slots, units). The scratch memory is aligned to 16 bytes, its first 64 bytes
 // are zero before zstd_scan, and it has
 //
-//   slots = sum over tiles of (out_bytes / 2048 + 4)                       blocks
+//   slots = sum over tiles of (out_bytes / 1024 + 4)                       blocks
 //   units = sum over tiles of (out_bytes / 6 + 1) + 3 * slots              of 16 bytes: literals, 8 bytes a sequence
 //   bytes = 64 + 16 * count + 96 * slots + 16 * ((slots + 1) / 2) + 16 * units
 //
-// which is 2.75 times the output, because a sequence gives three bytes or more. The status of every tile is written.
+// which is 2.82 times the output, because a sequence gives three bytes or more. The status of every tile is written.
 #include "zstd_launch.h"
 #include "zstd_scan.cuh"
 #include "zstd_sum.cuh"

@@ -4,8 +4,8 @@
 
 // Inputs and outputs are counted in bits and bytes of 32-bit words; larger tiles are the host's.
 enum : u32 { ZSTD_MOST_INPUT = 1u << 27, ZSTD_MOST_OUTPUT = 1u << 28 };
-// Blocks that a tile may have: four, and one for every 2048 bytes it gives.
-enum : u32 { ZSTD_FREE_BLOCKS = 4, ZSTD_BYTES_PER_BLOCK = 2048 };
+// Blocks that a tile may have: four, and one for every 1024 bytes it gives.
+enum : u32 { ZSTD_FREE_BLOCKS = 4, ZSTD_BYTES_PER_BLOCK = 1024 };
 enum : u32 { ZSTD_UNIT = 16, ZSTD_NONE = 0xffffffffu };
 
 // The first bytes of the scratch memory; zero before the first kernel.
