@@ -5,9 +5,13 @@
     kernels.py --sanitize    a few small tiles, sound and damaged, through every entry point: for compute-sanitizer
     kernels.py --dry         make and check the data only; needs no GPU (try --size 1024)
 
+<<<<<<< HEAD
 Needs NumPy and CuPy; a C++ compiler for LZW and PackBits (streams.cpp); imagecodecs for streams of libdeflate and of its
 LZW; libnvcomp.so.5 where the loader finds it for the rival. `place` is no codec: it puts decoded tiles in their place, and
 its rate counts bytes read and written.
+=======
+Needs NumPy and CuPy; imagecodecs for streams of libdeflate and (or zstandard) of ZSTD; libnvcomp.so.5 where the loader finds it for the rival.
+>>>>>>> zstd
 Rasters: dem (float32, predictor 3), s2 (uint16, predictor 2), rgb (uint8, predictor 2). Every tile is compared byte for
 byte. Times are medians of 7, taken with CUDA events. The line marked * is what the launch rule chooses.
 """
@@ -39,6 +43,10 @@ try:
     import imagecodecs
 except ImportError:
     imagecodecs = None
+try:
+    import zstandard
+except ImportError:
+    zstandard = None
 
 KERNELS = Path(__file__).resolve().parents[2] / "crates/tiffjet-cuda/kernels"
 POOL = ThreadPoolExecutor()
@@ -188,6 +196,41 @@ class Launch:
     note: str = ""
 
 
+def nvcomp(codec: str, batch: Batch, backend: int, places: np.ndarray, sizes: np.ndarray) -> Launch | None:
+    """The rival's way, where its library is; `places` and `sizes` are those of its input."""
+    try:
+        library = ctypes.CDLL("libnvcomp.so.5")
+    except OSError:
+        return None
+
+    class Options(ctypes.Structure):
+        _fields_ = [("backend", ctypes.c_int), ("order", ctypes.c_int), ("reserved", ctypes.c_char * 56)]
+
+    size, count, options, need = ctypes.c_size_t, batch.count, Options(backend, 0, b""), ctypes.c_size_t(0)
+    most, total = size(int(batch.out_bytes.max())), size(int(batch.out_bytes.sum()))
+    ask = getattr(library, f"nvcompBatched{codec}DecompressGetTempSizeAsync")
+    ask(size(count), most, options, ctypes.byref(need), total)
+    inputs, outputs = cp.asarray(places), cp.asarray(batch.tiles["out"])
+    in_bytes, out_bytes = cp.asarray(sizes), cp.asarray(batch.out_bytes)
+    actual, scratch = cp.empty(count, cp.uint64), cp.empty(max(need.value, 1), cp.uint8)
+    status = batch.status.view(cp.int32)
+    decode = getattr(library, f"nvcompBatched{codec}DecompressAsync")
+
+    def at(array) -> ctypes.c_void_p:
+        return ctypes.c_void_p(array.data.ptr)
+
+    def go() -> None:
+        stream = ctypes.c_void_p(cp.cuda.get_current_stream().ptr)
+        failed = decode(
+            *(at(inputs), at(in_bytes), at(out_bytes), at(actual), size(count), at(scratch), need, at(outputs)),
+            *(options, at(status), stream),
+        )
+        if failed:
+            raise SystemExit(f"nvCOMP gives {failed}")
+
+    return Launch("nvCOMP", False, go, f"scratch {need.value}")
+
+
 class Deflate:
     name = "deflate"
 
@@ -235,35 +278,94 @@ class Deflate:
 
     def rival(self, batch: Batch) -> Launch | None:
         """nvCOMP 5: raw Deflate, so without the two bytes before and the four behind."""
+        return nvcomp("Deflate", batch, 2, batch.tiles["in"] + np.uint64(2), batch.in_bytes - np.uint64(6))
+
+
+class Zstd:
+    name = "zstd"
+    PARTS = ("scan", "entropy", "execute", "sums")
+
+    def __init__(self) -> None:
+        text = (KERNELS / "zstd_launch.h").read_text(encoding="utf-8")
+        row = re.compile(r"\{(\d+), (\d+), (\d+)\}")
+        self.entropy = tuple(map(int, row.search(text[text.index("ENTROPY =") :]).groups()))
+        table = re.search(r"EXECUTE\[\] = \{(.*?)\};", text, re.DOTALL)[1]
+        self.table = [tuple(map(int, found)) for found in row.findall(table)]
+        self.module = None
+
+    def encoders(self) -> dict[str, Encoder]:
+        if imagecodecs is not None:
+            return {"zstd": lambda tile: imagecodecs.zstd_encode(tile.tobytes(), level=9)}
+        if zstandard is not None:
+            return {"zstd": lambda tile: zstandard.ZstdCompressor(level=9).compress(tile.tobytes())}
+        raise SystemExit("ZSTD streams are made by imagecodecs or zstandard, and neither is installed")
+
+    def decoded(self, stream: bytes, size: int) -> bytes | None:
+        if size == 0:
+            return b""
         try:
-            library = ctypes.CDLL("libnvcomp.so.5")
-        except OSError:
+            if imagecodecs is not None:
+                return imagecodecs.zstd_decode(stream, out=size)
+            return zstandard.ZstdDecompressor().decompress(stream, max_output_size=size)
+        except (RuntimeError, ValueError, zstandard.ZstdError if zstandard else RuntimeError):
             return None
 
-        class Options(ctypes.Structure):
-            _fields_ = [("backend", ctypes.c_int), ("order", ctypes.c_int), ("reserved", ctypes.c_char * 56)]
+    def chosen(self, count: int, largest: int) -> int:
+        device = cp.cuda.Device().attributes
+        best = 0
+        for i, (threads, blocks, shared) in enumerate(self.table):
+            resident = count <= device["MultiProcessorCount"] * blocks
+            if resident and largest >= 32 * threads and shared <= device["MaxSharedMemoryPerBlockOptin"]:
+                best = i
+        return best
 
-        size, count, options, need = ctypes.c_size_t, batch.count, Options(2, 0, b""), ctypes.c_size_t(0)
-        most, total = size(int(batch.out_bytes.max())), size(int(batch.out_bytes.sum()))
-        library.nvcompBatchedDeflateDecompressGetTempSizeAsync(size(count), most, options, ctypes.byref(need), total)
-        inputs, outputs = cp.asarray(batch.tiles["in"] + np.uint64(2)), cp.asarray(batch.tiles["out"])
-        in_bytes, out_bytes = cp.asarray(batch.in_bytes - np.uint64(6)), cp.asarray(batch.out_bytes)
-        actual, scratch = cp.empty(count, cp.uint64), cp.empty(max(need.value, 1), cp.uint8)
-        status = batch.status.view(cp.int32)
+    def launches(self, batch: Batch) -> Iterator[Launch]:
+        self.module = self.module or load(self.name)
+        chosen = self.chosen(batch.count, int(batch.out_bytes.max()))
+        slots = int((batch.out_bytes // 1024 + 4).sum())
+        units = int((batch.out_bytes // 6 + 1).sum()) + 3 * slots
+        need = 64 + 16 * batch.count + 96 * slots + 16 * ((slots + 1) // 2) + 16 * units
+        scratch = cp.empty(need, cp.uint8)
+        numbers = np.uint32(batch.count), scratch, np.uint32(slots), np.uint32(units)
+        arguments = (batch.device_tiles, numbers[0], batch.status, *numbers[1:])
+        warps = (batch.count + 3) // 4
+        entropy_grid = self.entropy[1] * cp.cuda.Device().attributes["MultiProcessorCount"]
+        for i, (threads, _, shared) in enumerate(self.table):
+            shapes = {
+                "zstd_scan": (warps, 128, 0),
+                "zstd_entropy": (entropy_grid, 32, self.entropy[2]),
+                f"zstd_execute_{threads}": (batch.count, threads, shared),
+                "zstd_sums": (warps, 128, 0),
+            }
+            steps = []
+            for name, (grid, block, bytes_shared) in shapes.items():
+                kernel = self.module.get_function(name)
+                kernel.max_dynamic_shared_size_bytes = max(bytes_shared, 1)
+                steps.append((kernel, (grid,), (block,), bytes_shared))
 
-        def at(array) -> ctypes.c_void_p:
-            return ctypes.c_void_p(array.data.ptr)
+            def go(steps=steps, marks=()) -> None:
+                scratch[:64].fill(0)
+                for k, (kernel, grid, block, bytes_shared) in enumerate(steps):
+                    kernel(grid, block, arguments, shared_mem=bytes_shared)
+                    if marks:
+                        marks[k + 1].record()
 
-        def go() -> None:
-            stream = ctypes.c_void_p(cp.cuda.get_current_stream().ptr)
-            failed = library.nvcompBatchedDeflateDecompressAsync(
-                *(at(inputs), at(in_bytes), at(out_bytes), at(actual), size(count), at(scratch), need, at(outputs)),
-                *(options, at(status), stream),
-            )
-            if failed:
-                raise SystemExit(f"nvCOMP gives {failed}")
+            def parts(go=go) -> str:
+                """Milliseconds of each kernel, of one run after another."""
+                marks = [cp.cuda.Event() for _ in range(5)]
+                go()
+                scratch[:64].fill(0)
+                marks[0].record()
+                go(marks=marks)
+                marks[4].synchronize()
+                times = [cp.cuda.get_elapsed_time(marks[k], marks[k + 1]) for k in range(4)]
+                return ", ".join(f"{name} {ms:.3f}" for name, ms in zip(self.PARTS, times, strict=True))
 
-        return Launch("nvCOMP", False, go)
+            yield Launch(f"execute_{threads}", i == chosen, go, f"{parts()}, scratch {need}")
+
+    def rival(self, batch: Batch) -> Launch | None:
+        """nvCOMP 5; only sound data, for it does not come back from others."""
+        return nvcomp("Zstd", batch, 0, batch.tiles["in"], batch.in_bytes)
 
 
 @functools.cache
@@ -358,6 +460,7 @@ class PackBits:
 
 
 # A new codec is a class as above and an entry here.
+<<<<<<< HEAD
 CODECS = {"deflate": Deflate, "lzw": Lzw, "packbits": PackBits}
 
 
@@ -490,6 +593,9 @@ def bench_place(size: int, sides: list[int], any_too: bool) -> list[dict]:
             flush=True,
         )
     return rows
+=======
+CODECS = {"deflate": Deflate, "zstd": Zstd}
+>>>>>>> zstd
 
 
 # -- measuring
@@ -547,7 +653,7 @@ def show(row: dict) -> None:
     sound = "" if row["wrong_tiles"] == row["bad_status"] == 0 else f"WRONG {row['wrong_tiles']} BAD {row['bad_status']}"
     print(
         f"{row['codec']:8} {row['encoder']:10} {row['raster']:4} {row['side']:5} {row['tiles']:5} tiles "
-        f"{'*' if row['chosen'] else ' '}{row['how']:14} {row['ms']:9.3f} ms {row['gb_per_s']:7.1f} GB/s {ratio:9} {sound}",
+        f"{'*' if row['chosen'] else ' '}{row['how']:14} {row['ms']:9.3f} ms {row['gb_per_s']:7.1f} GB/s {ratio:9} {sound}{row['note'] if row['chosen'] else ''}",
         flush=True,
     )
 
