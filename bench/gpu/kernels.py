@@ -5,13 +5,9 @@
     kernels.py --sanitize    a few small tiles, sound and damaged, through every entry point: for compute-sanitizer
     kernels.py --dry         make and check the data only; needs no GPU (try --size 1024)
 
-<<<<<<< HEAD
-Needs NumPy and CuPy; a C++ compiler for LZW and PackBits (streams.cpp); imagecodecs for streams of libdeflate and of its
-LZW; libnvcomp.so.5 where the loader finds it for the rival. `place` is no codec: it puts decoded tiles in their place, and
+Needs NumPy and CuPy; a C++ compiler for LZW and PackBits (streams.cpp); imagecodecs for streams of libdeflate, of its LZW
+and (or zstandard) of ZSTD; libnvcomp.so.5 where the loader finds it for the rival. `place` is no codec: it puts decoded tiles in their place, and
 its rate counts bytes read and written.
-=======
-Needs NumPy and CuPy; imagecodecs for streams of libdeflate and (or zstandard) of ZSTD; libnvcomp.so.5 where the loader finds it for the rival.
->>>>>>> zstd
 Rasters: dem (float32, predictor 3), s2 (uint16, predictor 2), rgb (uint8, predictor 2). Every tile is compared byte for
 byte. Times are medians of 7, taken with CUDA events. The line marked * is what the launch rule chooses.
 """
@@ -460,8 +456,7 @@ class PackBits:
 
 
 # A new codec is a class as above and an entry here.
-<<<<<<< HEAD
-CODECS = {"deflate": Deflate, "lzw": Lzw, "packbits": PackBits}
+CODECS = {"deflate": Deflate, "lzw": Lzw, "packbits": PackBits, "zstd": Zstd}
 
 
 # -- placing
@@ -593,9 +588,6 @@ def bench_place(size: int, sides: list[int], any_too: bool) -> list[dict]:
             flush=True,
         )
     return rows
-=======
-CODECS = {"deflate": Deflate, "zstd": Zstd}
->>>>>>> zstd
 
 
 # -- measuring

@@ -350,6 +350,14 @@ impl Group {
         self.image + self.decoded + tiles + places + bands + scratch + 4 * SLACK
     }
 
+    /// Whether the kernels of a way, which count in 32 bits, could not take one more tile.
+    fn is_full(&self, way: Way) -> bool {
+        const PAGES: u64 = 1 << 30;
+        const BYTES: u64 = 8 << 30;
+        let Way::Device(route) = way else { return false };
+        self.coded.get(&route).is_some_and(|coded| coded.size.pages > PAGES || coded.size.out_bytes > BYTES)
+    }
+
     /// Room for bytes of the image; gives where they begin.
     fn segment(&mut self, length: u64, what: What) -> u64 {
         let at = aligned(self.image, 16);

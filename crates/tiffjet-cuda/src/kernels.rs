@@ -11,6 +11,9 @@ use crate::ffi::driver::{Argument, Arguments, Context, Failure, Function, Module
 /// Machine code for all devices, made by `make kernels`.
 static PACKED: &[u8] = include_bytes!("../kernels/kernels.bin");
 
+/// The kernel that places every format, and is the slowest.
+const ANY: &str = "place_any";
+
 /// One compressed tile.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Tile {
@@ -162,18 +165,20 @@ impl Format {
     /// Which kernel takes it, as the head of `place.cu` says.
     fn kernel(&self) -> &'static str {
         if self.depth != Depth::Whole || self.reversed || self.size == 16 {
-            return "place_any";
+            return ANY;
         }
-        match (self.predictor, self.samples) {
-            (Predictor::Float, 1) => "place_floats",
-            (Predictor::Float, _) | (_, 5..) => "place_any",
-            _ => match self.size {
-                1 => "place_8",
-                2 => "place_16",
-                4 => "place_32",
-                _ => "place_64",
-            },
-        }
+        let float = self.predictor == Predictor::Float;
+        let names = match (self.size, float) {
+            (1, false) => ["place_1_1", "place_1_2", "place_1_3", "place_1_4", "place_1_many"],
+            (2, false) => ["place_2_1", "place_2_2", "place_2_3", "place_2_4", "place_2_many"],
+            (4, false) => ["place_4_1", "place_4_2", "place_4_3", "place_4_4", "place_4_many"],
+            (8, false) => ["place_8_1", "place_8_2", "place_8_3", "place_8_4", "place_8_many"],
+            (2, true) => ["place_floats_2_1", ANY, ANY, ANY, ANY],
+            (4, true) => ["place_floats_4_1", "place_floats_4_2", "place_floats_4_3", "place_floats_4_4", ANY],
+            (8, true) => ["place_floats_8_1", ANY, ANY, ANY, ANY],
+            _ => [ANY; 5],
+        };
+        names[(self.samples as usize).clamp(1, 5) - 1]
     }
 }
 

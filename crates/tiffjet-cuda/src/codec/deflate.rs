@@ -1,6 +1,6 @@
 //! Deflate: `kernels/deflate.cu`.
 
-use super::{Batch, Route};
+use super::{Batch, Route, fit};
 use crate::ffi::driver::{Arguments, Failure, Shape, Stream};
 use crate::memory::Gpu;
 
@@ -21,19 +21,11 @@ impl Route for Deflate {
     }
 
     fn launch(&self, gpu: &Gpu, stream: &Stream, batch: &Batch) -> Result<(), Failure> {
-        let (name, threads, _, shared) = choose(batch, gpu.info.multiprocessors, gpu.shared_memory);
+        let (name, threads, _, shared) = fit(&LAUNCHES, batch, gpu.info.multiprocessors, gpu.shared_memory);
         let function = gpu.kernels.function("deflate", name, shared)?;
         let shape = Shape { grid: (batch.count, 1), block: threads, shared };
         function.launch(shape, stream, &[&batch.tiles as &dyn Arguments, &batch.count, &batch.statuses])
     }
-}
-
-/// The most threads for which all blocks are on the device at once, a tile is worth them and shared memory suffices.
-fn choose(batch: &Batch, multiprocessors: u32, shared_memory: u32) -> (&'static str, u32, u32, u32) {
-    let fits = |(_, threads, blocks, shared): &(&str, u32, u32, u32)| {
-        batch.at_once <= multiprocessors * blocks && batch.size.largest_out >= 32 * threads && *shared <= shared_memory
-    };
-    LAUNCHES.into_iter().rev().find(fits).unwrap_or(LAUNCHES[0])
 }
 
 #[cfg(test)]
@@ -44,7 +36,7 @@ mod tests {
     fn threads(at_once: u32, largest_out: u32, shared: u32) -> u32 {
         let size = Size { largest_out, ..Size::default() };
         let batch = Batch { tiles: 0, count: at_once, statuses: 0, scratch: 0, size, at_once };
-        choose(&batch, 132, shared).1
+        fit(&LAUNCHES, &batch, 132, shared).1
     }
 
     #[test]

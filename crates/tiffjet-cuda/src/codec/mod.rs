@@ -3,12 +3,13 @@
 mod deflate;
 mod lzw;
 mod packbits;
+mod zstd;
 
 use crate::ffi::driver::{Failure, Stream};
 use crate::memory::Gpu;
 
 /// Every codec with a route on the device but that of no compression. A new one is a file beside this one and a line.
-pub static ROUTES: &[&dyn Route] = &[&packbits::PackBits, &lzw::Lzw, &deflate::Deflate];
+pub static ROUTES: &[&dyn Route] = &[&packbits::PackBits, &lzw::Lzw, &deflate::Deflate, &zstd::Zstd];
 
 /// The place in the table of the codec of this name.
 pub fn find(codec: &str) -> Option<usize> {
@@ -76,4 +77,18 @@ pub trait Route: Send + Sync {
 
     /// Puts the decoding of a batch into a stream. Every tile gets a status.
     fn launch(&self, gpu: &Gpu, stream: &Stream, batch: &Batch) -> Result<(), Failure>;
+}
+
+/// Of kernels with their threads, blocks on a multiprocessor and shared memory: the one with the most threads for which
+/// all blocks are on the device at once, a tile is worth them and shared memory suffices.
+fn fit<'k>(
+    kernels: &[(&'k str, u32, u32, u32)],
+    batch: &Batch,
+    multiprocessors: u32,
+    shared_memory: u32,
+) -> (&'k str, u32, u32, u32) {
+    let fits = |(_, threads, blocks, shared): &&(&str, u32, u32, u32)| {
+        batch.at_once <= multiprocessors * blocks && batch.size.largest_out >= 32 * threads && *shared <= shared_memory
+    };
+    *kernels.iter().rev().find(fits).unwrap_or(&kernels[0])
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 /// The sources of kernels, by the names that `fakekernels.cpp` knows.
-const SOURCES: [&str; 5] = ["PLACE", "STATUS", "PACKBITS", "LZW", "DEFLATE"];
+const SOURCES: [&str; 6] = ["PLACE", "STATUS", "PACKBITS", "LZW", "DEFLATE", "ZSTD"];
 
 /// A folder with a `libcuda.so.1`; `without_launch` leaves a symbol out.
 pub fn folder(without_launch: bool) -> &'static Path {
