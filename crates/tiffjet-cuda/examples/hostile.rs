@@ -47,7 +47,9 @@ fn compress(number: u16, rows: &[u8]) -> Vec<u8> {
 
 fn damaged(number: u16, rows: &[u8], damage: Damage, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    (0..8).for_each(|_| drop(random(&mut state)));
+    for _ in 0..8 {
+        random(&mut state);
+    }
     let mut state = state ^ rows.iter().fold(7, |hash: u64, &b| hash.wrapping_mul(31).wrapping_add(b.into())) | 1;
     // Some tiles stay whole: the damage of a neighbour must not be theirs.
     if random(&mut state) % 4 == 0 {

@@ -260,7 +260,9 @@ impl<'a> Cutter<'a> {
         let job = &self.jobs[item.job];
         let more = cost(job, item);
         // Scratch of a group may be more than that of its tiles one by one: it is asked for all of them.
-        if self.open.size(self.formats).saturating_add(more) > self.bounds.group || self.open.image >= self.bounds.image
+        if self.open.size(self.formats).saturating_add(more) > self.bounds.group
+            || self.open.image >= self.bounds.image
+            || self.open.is_full(item.way)
         {
             self.close();
         }

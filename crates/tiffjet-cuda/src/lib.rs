@@ -12,6 +12,7 @@ mod kernels;
 mod memory;
 mod storage;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tiffjet::backend::{EncodeJob, common_shape};
@@ -24,6 +25,7 @@ pub use ffi::load::look_in_site_packages;
 pub use memory::DeviceInfo;
 
 use ffi::driver::Driver;
+use ffi::load::{Library, Wanted};
 use memory::Gpu;
 
 /// Decodes on one GPU.
@@ -51,6 +53,44 @@ pub fn available() -> Result<()> {
             hint: devices.into_iter().find_map(|device| device.unusable).unwrap_or("there is none".to_owned()),
         }),
     }
+}
+
+/// A library that is found at run time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LibraryInfo {
+    /// Its name.
+    pub name: &'static str,
+    /// Where it was found.
+    pub path: Option<PathBuf>,
+    /// Its version.
+    pub version: Option<String>,
+    /// What it is good for.
+    pub enables: &'static str,
+    /// What to install.
+    pub hint: &'static str,
+    /// Why it can't be used, where it can't.
+    pub problem: Option<String>,
+}
+
+/// Every library that is looked for, found or not.
+pub fn libraries() -> Vec<LibraryInfo> {
+    let driver = Driver::get();
+    let info = |wanted: Wanted, path: Option<PathBuf>, version: Option<String>, problem: Option<String>| LibraryInfo {
+        name: wanted.name,
+        path,
+        version,
+        enables: wanted.enables,
+        hint: wanted.hint,
+        problem,
+    };
+    let found = |library: &Library| Some(library.path().to_owned());
+    vec![match driver {
+        Ok(driver) => {
+            let (major, minor) = driver.version();
+            info(ffi::driver::WANTED, found(driver.library()), Some(format!("for CUDA {major}.{minor}")), None)
+        }
+        Err(absence) => info(ffi::driver::WANTED, None, None, Some(absence.to_string())),
+    }]
 }
 
 impl Cuda {

@@ -306,11 +306,6 @@ impl Ring {
         self.back.notify_one();
     }
 
-    /// Bytes that are page-locked.
-    pub fn bytes(&self) -> usize {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).made * SLOT
-    }
-
     fn make(&self) -> Result<Slot, Failure> {
         Ok(Slot { memory: self.context.pinned(SLOT)?, done: self.context.event(false)?, copied: false })
     }

@@ -36,7 +36,6 @@ functions! {
         fn cuDevicePrimaryCtxRetain(*mut Handle, c_int) -> Status;
         fn cuCtxPushCurrent_v2(Handle) -> Status;
         fn cuCtxPopCurrent_v2(*mut Handle) -> Status;
-        fn cuCtxGetDevice(*mut c_int) -> Status;
         fn cuMemGetInfo_v2(*mut usize, *mut usize) -> Status;
         fn cuModuleLoadData(*mut Handle, *const c_void) -> Status;
         fn cuModuleGetFunction(*mut Handle, Handle, *const c_char) -> Status;
@@ -495,11 +494,6 @@ impl Drop for Stream {
 }
 
 impl Stream {
-    /// Its handle, for libraries that take one.
-    pub(super) fn handle(&self) -> Handle {
-        self.handle
-    }
-
     /// Waits until all is done.
     pub fn wait(&self) -> Result<()> {
         call!(self.driver, cuStreamSynchronize(self.handle))
