@@ -80,10 +80,10 @@ template <u32 THREADS_, u32 SEGMENT_, u32 WINDOW_, u32 QUADS_> struct Shared {
     u16 path_count[WARPS][16]; // how many lengths they give
     u16 enter[WARPS];
     u16 before[WARPS];
-    u32 partial[2][WARPS];     // of sums over the block
+    u32 partial[WARPS];        // of sums over the block
     u32 ends[THREADS];         // where the segments' last symbols end
     u32 first_end[2];          // the first thread that met an end of block; two, used in turn
-    u32 header_bad, header_end;
+    u32 header_bad, header_end, codes_bad;
     u32 chased_enter, chased_count;
     u32 window_end, window_bytes, window_last;
     u32 damaged, long_count, carry;
@@ -190,10 +190,14 @@ template <class S> struct Decoder {
 
     u8* out;
     u32 capacity, written;
-    bool overfull;            // there is more output than the tile has room for: the rest is nobody's concern
+    u32 excess;               // bytes that the tile has no room for
     u32 segment;              // words
     u32 block_bits;           // length of the last Huffman block
     Adler adler;              // of this thread's words
+
+    // There is more output than is wanted, so the rest is nobody's concern. The host looks one byte ahead, and at the
+    // checksum if that was the last one.
+    METHOD bool is_overfull() const { return excess > 1; }
 
     // -- the block of threads as one
 
@@ -203,12 +207,12 @@ template <class S> struct Decoder {
             u32 other = __shfl_up_sync(FULL_WARP, sum, step);
             if (lane >= step) sum += other;
         }
-        if (lane == 31) s.partial[0][warp] = sum;
+        if (lane == 31) s.partial[warp] = sum;
         __syncthreads();
         u32 base = 0;
         total = 0;
         for (u32 i = 0; i < S::WARPS; ++i) {
-            u32 part = s.partial[0][i];
+            u32 part = s.partial[i];
             if (i < warp) base += part;
             total += part;
         }
@@ -413,10 +417,10 @@ template <class S> struct Decoder {
     METHOD u32 build_tables() {
         if (t < 32) {
             bool good = rank_lengths();
-            if (t == 0) s.header_bad = !good;
+            if (t == 0) s.codes_bad = !good;
         }
         __syncthreads();
-        if (s.header_bad) return STATUS_DAMAGED;
+        if (s.codes_bad) return STATUS_DAMAGED;
         for (u32 i = t; i < SYMBOLS; i += T) {
             const u32 code = i >= LITERALS, length = s.lengths[i];
             if (length) {
@@ -599,8 +603,11 @@ template <class S> struct Decoder {
     // tile has room. Begins and ends with a barrier.
     METHOD void resolve(u32 skew, u32 bytes) {
         u8* const base = out + (written - skew);
-        overfull = bytes > capacity - written;
-        bytes = smaller(bytes, capacity - written);
+        const u32 room = capacity - written;
+        if (bytes > room) {
+            excess += bytes - room;
+            bytes = room;
+        }
         const u32 end = skew + bytes, quads = (end + 3) >> 2;
         __syncthreads();
         for (u32 chunk = 0; chunk < quads; chunk += T * S::QUADS) {
@@ -760,7 +767,7 @@ template <class S> struct Decoder {
         is_staged = false;
         const u8* from = source + (bit >> 3);
         bit += left * 8ull;
-        while (left && !overfull) {
+        while (left && !is_overfull()) {
             const u32 part = smaller(left, S::WINDOW), skew = open_window();
             for (u32 i = t; i < part; i += T) s.window[skew + i] = static_cast<u16>(KNOWN | from[i]);
             close_window(skew + part);
@@ -782,7 +789,7 @@ template <class S> struct Decoder {
         const u64 begin = bit;
         // If this block is as long as the last one, short segments keep more threads at work in it.
         segment = smaller(segment, (block_bits / (T * 32) + block_bits / (T * 256) + 1) | 1);
-        for (bool ended = false; status == STATUS_OK && !ended && !overfull;) status = decode_window(ended);
+        for (bool ended = false; status == STATUS_OK && !ended && !is_overfull();) status = decode_window(ended);
         block_bits = static_cast<u32>(smaller64(bit - begin, 0xffffffffu));
         return status;
     }
@@ -790,10 +797,9 @@ template <class S> struct Decoder {
     METHOD u32 blocks() {
         // Blocks that give next to nothing keep this kernel busy for long, and no host.
         u32 patience = 1024 + capacity / 32;
-        for (bool last = false; !last && !overfull;) {
+        for (bool last = false; !last && !is_overfull();) {
             if (patience-- == 0) return STATUS_FOREIGN;
             if (bit + 3 > end_bit) return STATUS_INPUT;
-            if (static_cast<u32>(bit >> 5) != staged) is_staged = false;
             await_input();
             const u32 header = peek(static_cast<u32>(bit & 31)), type = header >> 1 & 3;
             last = header & 1;
@@ -808,7 +814,8 @@ template <class S> struct Decoder {
     // The checksum after the last block. One that was lost is forgiven, as the host does.
     METHOD u32 check() {
         const u64 at = (bit + 7) >> 3;
-        if (overfull || (at + 4) * 8 > end_bit) return STATUS_OK;
+        if (is_overfull() || (at + 4) * 8 > end_bit) return STATUS_OK;
+        if (excess) return STATUS_FOREIGN;
         u32 sum, weighted;
         sum_before(adler.sum, sum);
         sum_before(adler.weighted, weighted);
@@ -832,7 +839,7 @@ template <class S> struct Decoder {
         out = tile.out;
         capacity = tile.out_bytes;
         written = 0;
-        overfull = false;
+        excess = 0;
         segment = S::SEGMENT;
         block_bits = 0xffffffffu;
         const u32 status = blocks();
