@@ -57,6 +57,8 @@ constexpr u32 INVALID = SPECIAL | 1 << 5 | 1;
 // A byte of the window: a literal with this bit, or else the distance to where it comes from, less one.
 constexpr u32 KNOWN = 0x8000;
 
+constexpr u32 LAST = 0x80000000u;
+
 // What one block of threads shares. WINDOW is the most bytes it puts out at once, SEGMENT the most words of one thread,
 // an odd number so that threads that are in step don't meet in one bank.
 template <u32 THREADS_, u32 SEGMENT_, u32 WINDOW_, u32 QUADS_> struct Shared {
@@ -82,7 +84,8 @@ template <u32 THREADS_, u32 SEGMENT_, u32 WINDOW_, u32 QUADS_> struct Shared {
     u16 before[WARPS];
     u32 partial[WARPS];        // of sums over the block
     u32 ends[THREADS];         // where the segments' last symbols end
-    u32 first_end[2];          // the first thread that met an end of block; two, used in turn
+    u32 first_end[2];          // the first segment with an end of block; two, used in turn
+    u32 again_count[2];        // segments to be decoded again, likewise
     u32 header_bad, header_end, codes_bad;
     u32 chased_enter, chased_count;
     u32 window_end, window_bytes, window_last;
@@ -90,6 +93,13 @@ template <u32 THREADS_, u32 SEGMENT_, u32 WINDOW_, u32 QUADS_> struct Shared {
     u32 input[INPUT + 4];
     u16 longs[WINDOW / (SHORT_MATCH + 1) + 1];  // where long matches start
     alignas(16) u16 window[WINDOW + 8];
+
+    // Before anything is placed in the window, there is room for the bytes that each segment gives, and LAST where it ends
+    // the block, and for a list of segments to be decoded again: start << 10 | segment.
+    METHOD u32* counts() { return reinterpret_cast<u32*>(window); }
+    METHOD u32* again() { return reinterpret_cast<u32*>(window) + THREADS; }
+    static_assert(WINDOW * 2 >= THREADS * 8, "");
+    static_assert((INPUT + 4) * 32 < 1 << 22 && THREADS <= 1024, "a start and a segment fit into a word");
 };
 
 DEVICE u32 smaller(u32 a, u32 b) { return a < b ? a : b; }
@@ -678,11 +688,48 @@ template <class S> struct Decoder {
         if (t < 4) s.window[end + t] = KNOWN;
     }
 
+    // Counts what each segment gives, from its `start` on and, where that is not where the one before ends, from there.
+    // Those that have to do it again are handed to the first threads, so that few warps are kept busy. Segments after the
+    // first end of block belong to no one. Gives the thread that met it, or T.
+    METHOD u32 repair(u32 base, u32& start) {
+        u32 index = t, from = start;
+        bool works = true;
+        for (u32 round = 0;; ++round) {
+            const u32 now = round & 1, then = now ^ 1;
+            if (works) {
+                const Run run = decode<COUNT>(from, base + (index + 1) * segment * 32, 0, 0);
+                s.ends[index] = run.end;
+                s.counts()[index] = run.bytes | (run.last ? LAST : 0);
+                if (run.last) atomicMin(&s.first_end[now], index);
+            }
+            __syncthreads();
+            const u32 first_end = s.first_end[now];
+            if (t == 0) {
+                s.first_end[then] = T;
+                s.again_count[then] = 0;
+            }
+            const u32 due = t ? s.ends[t - 1] : start;
+            const bool last = s.counts()[t] & LAST, differs = t <= first_end && due != start;
+            if (differs) {
+                start = due;
+                s.again()[atomicAdd(&s.again_count[now], 1u)] = due << 10 | t;
+            }
+            if (!__syncthreads_or(differs)) return first_end;
+            works = t < s.again_count[now];
+            if (works) {
+                index = s.again()[t] & 1023;
+                from = s.again()[t] >> 10;
+            }
+            if (last && !differs) atomicMin(&s.first_end[then], t);
+        }
+    }
+
     // A part of a Huffman block. Gives OK to go on; `ended` when it was the last part.
     METHOD u32 decode_window(bool& ended) {
         if (bit >= end_bit) return STATUS_INPUT;
         if (t == 0) {
             s.first_end[0] = T;
+            s.again_count[0] = 0;
             s.damaged = 0;
             s.long_count = 0;
         }
@@ -695,29 +742,11 @@ template <class S> struct Decoder {
         if (from > origin) {
             start = decode<WARM>(from > origin + WARM_BITS ? from - WARM_BITS : origin, from, 0, 0).end;
         }
-        Run run = decode<COUNT>(start, to, 0, 0);
-        s.ends[t] = run.end;
-
-        // Repair. Threads after the first end of block decoded what belongs to no one.
-        u32 first_end;
-        for (u32 round = 0;; ++round) {
-            if (run.last) atomicMin(&s.first_end[round & 1], t);
-            __syncthreads();
-            first_end = s.first_end[round & 1];
-            if (t == 0) s.first_end[~round & 1] = T;
-            const u32 due = t ? s.ends[t - 1] : start;
-            const bool differs = t <= first_end && due != start;
-            if (!__syncthreads_or(differs)) break;
-            if (differs) {
-                start = due;
-                run = decode<COUNT>(start, to, 0, 0);
-                s.ends[t] = run.end;
-            }
-        }
+        const u32 first_end = repair(origin & ~31u, start);
 
         // As many threads as fit into the window have their say.
         u32 threads = smaller(first_end + 1, T), total;
-        const u32 bytes = t < threads ? run.bytes : 0, before = sum_before(bytes, total);
+        const u32 count = s.counts()[t], bytes = t < threads ? count & ~LAST : 0, before = sum_before(bytes, total);
         if (total > S::WINDOW) {
             threads = __syncthreads_count(t < threads && before + bytes <= S::WINDOW);
             if (threads == 0) {
@@ -726,8 +755,8 @@ template <class S> struct Decoder {
             }
         }
         if (t == threads - 1) {
-            s.window_end = run.end;
-            s.window_last = run.last;
+            s.window_end = s.ends[t];
+            s.window_last = count & LAST;
             s.window_bytes = before + bytes;
         }
         const u32 skew = open_window();
