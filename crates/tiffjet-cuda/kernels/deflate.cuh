@@ -40,7 +40,10 @@ constexpr u32 DISTANCE_SLOTS = 1u << DISTANCE_BITS;
 constexpr u32 SECOND_SLOTS = 512;  // of second lookups, of both codes together
 constexpr u32 LITERALS = 288;      // symbols of the first code, with two that nobody may use
 constexpr u32 SYMBOLS = LITERALS + 32;
-constexpr u32 WARM_BITS = 256;     // decoded before a segment to fall into step
+#ifndef DEFLATE_WARM
+#define DEFLATE_WARM 128
+#endif
+constexpr u32 WARM_BITS = DEFLATE_WARM;  // decoded before a segment to fall into step: more cost, less to repair
 constexpr u32 HEADER_WORDS = 80;   // the longest header of a block: 3 + 14 + 19 x 3 + 316 x 7 bits
 constexpr u32 SHORT_MATCH = 12;    // the longest match that one thread places alone
 
