@@ -179,9 +179,11 @@ DEVICE u32 sample_of(const Format& format, u32 plane, u32 band) {
     return stored == plane ? 0u : (u32)NO_SAMPLE;
 }
 
-// The next band of the array from `band` on that a tile gives pixels to, the same in all lanes; `format.bands` for none.
+// The next band of the array from `band` on that a tile gives pixels to, the same in all lanes; `format.bands` or more for
+// none.
 DEVICE u32 next_band(const Format& format, u32 plane, u32 band, u32 lane) {
-    if (format.all && format.planar) return band <= plane ? plane : format.bands;
+    if (!format.planar) return band;
+    if (format.all) return band <= plane ? plane : format.bands;
     for (; band < format.bands; band += 32) {
         const u32 mine = band + lane;
         const bool wanted = mine < format.bands && sample_of(format, plane, mine) != NO_SAMPLE;
