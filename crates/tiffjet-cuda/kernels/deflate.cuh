@@ -184,6 +184,15 @@ DEVICE void store_word(u8* at, u32 v) {
 #endif
 }
 
+// Memory of the device, not shared memory: loads and stores need not find out.
+DEVICE void assume_global(const void* p) {
+#if defined(__CUDA_ARCH__)
+    __builtin_assume(__isGlobal(p));
+#else
+    (void)p;
+#endif
+}
+
 enum Purpose { WARM, COUNT, PLACE };
 
 // One tile. Members are the same in all threads unless their comment says otherwise.
@@ -503,6 +512,13 @@ template <class S> struct Decoder {
         }
     }
 
+    // The entry of a code longer than the first lookup.
+    METHOD u32 second_entry(u32 entry, u32 bits, bool is_distance) {
+        if (entry & SEARCH) return search(bits, is_distance);
+        const u32 rest = bits >> (is_distance ? DISTANCE_BITS : LITERAL_BITS);
+        return s.table[(entry >> 16) + (rest & ((1u << (entry & 31)) - 1))];
+    }
+
     // The entry of a code that no table holds.
     METHOD u32 search(u32 bits, bool is_distance) {
         const u32 code = code_order(bits), index = is_distance;
@@ -527,18 +543,12 @@ template <class S> struct Decoder {
     template <Purpose PURPOSE> METHOD Run decode(u32 from, u32 to, u32 at, u32 reach) {
         Run run = {from, 0, false, false};
         u32 here = from, low = s.input[here >> 5], high = s.input[(here >> 5) + 1], length = 0;
-        bool is_distance = false;
-        while (is_distance || here < to) {
+        // Of the table that is next: where it begins (0 for literals) and its index bits.
+        u32 table = 0, mask = LITERAL_SLOTS - 1;
+        while (table || here < to) {
             const u32 bits = __funnelshift_r(low, high, here & 31);
-            u32 entry = s.table[is_distance ? LITERAL_SLOTS + (bits & (DISTANCE_SLOTS - 1)) : bits & (LITERAL_SLOTS - 1)];
-            if (entry & (SECOND | SEARCH)) {
-                if (entry & SECOND) {
-                    const u32 rest = bits >> (is_distance ? DISTANCE_BITS : LITERAL_BITS);
-                    entry = s.table[(entry >> 16) + (rest & ((1u << (entry & 31)) - 1))];
-                } else {
-                    entry = search(bits, is_distance);
-                }
-            }
+            u32 entry = s.table[table + (bits & mask)];
+            if (entry & (SECOND | SEARCH)) entry = second_entry(entry, bits, table != 0);
             u32 take = entry & 31;
             const u32 code_bits = entry >> 5 & 15, kind = entry & KIND;
             bool two = false;
@@ -575,7 +585,8 @@ template <class S> struct Decoder {
                 }
                 length = value;
             }
-            is_distance = kind == LENGTH;
+            table = kind == LENGTH ? LITERAL_SLOTS : 0;
+            mask = kind == LENGTH ? DISTANCE_SLOTS - 1 : LITERAL_SLOTS - 1;
         }
         run.end = here;
         return run;
@@ -616,6 +627,7 @@ template <class S> struct Decoder {
     // tile has room. Begins and ends with a barrier.
     METHOD void resolve(u32 skew, u32 bytes) {
         u8* const base = out + (written - skew);
+        assume_global(base);
         const u32 room = capacity - written;
         if (bytes > room) {
             excess += bytes - room;
@@ -662,14 +674,13 @@ template <class S> struct Decoder {
         const Quad quad = load_quad(s.window + at);
         u32 value[4] = {quad.low & 0xffff, quad.low >> 16, quad.high & 0xffff, quad.high >> 16};
         int from[4] = {static_cast<int>(at), static_cast<int>(at) + 1, static_cast<int>(at) + 2, static_cast<int>(at) + 3};
-        // Until all are known, or come from output written before: all these loads are then on their way together.
+        // One more step for all until all are known, or come from output written before: these loads are then on their way
+        // together. A known byte steps nowhere.
         while (!(value[0] & value[1] & value[2] & value[3] & KNOWN)) {
             UNROLL
             for (u32 k = 0; k < 4; ++k) {
-                if (!(value[k] & KNOWN)) {
-                    from[k] -= static_cast<int>(value[k]) + 1;
-                    value[k] = from[k] >= 0 ? s.window[from[k]] : KNOWN;
-                }
+                from[k] -= value[k] < KNOWN ? static_cast<int>(value[k]) + 1 : 0;
+                value[k] = from[k] < 0 ? KNOWN : s.window[from[k]];
             }
         }
         UNROLL
