@@ -81,16 +81,14 @@ template <u32 THREADS_, u32 SEGMENT_, u32 WINDOW_, u32 QUADS_> struct Shared {
     u8 lengths[SYMBOLS];
     u8 small[128];             // code of the code lengths: bits | symbol << 3
     u32 path[WARPS][16];       // from each of the first 16 bits of 32: bits at which symbols start,
-    u16 path_end[WARPS][16];   // how far into the next 32 the last one reaches,
-    u16 path_count[WARPS][16]; // how many lengths they give
-    u16 enter[WARPS];
-    u16 before[WARPS];
+    u32 path_end[WARPS][16];   // lengths they give << 16 | how far into the next 32 bits the last one reaches
+    u32 enter[WARPS];          // lengths before these 32 bits << 16 | where the first symbol starts
     u32 partial[WARPS];        // of sums over the block
     u32 ends[THREADS];         // where the segments' last symbols end
     u32 first_end[2];          // the first segment with an end of block; two, used in turn
     u32 again_count[2];        // segments to be decoded again, likewise
     u32 header_bad, header_end, codes_bad;
-    u32 chased_enter, chased_count;
+    u32 entered;               // where the chase stands
     u32 window_end, window_bytes, window_last;
     u32 damaged, long_count, carry;
     u32 input[INPUT + 4];
@@ -315,8 +313,8 @@ template <class S> struct Decoder {
         if (s.header_bad) return STATUS_DAMAGED;
 
         const u32 wanted = literals + distances;
-        u32 enter = 0, have = 0;
-        for (u32 base = at + 17 + 3 * given; have < wanted && base < HEADER_WORDS * 32 - 160; base += T) {
+        u32 enter = 0;  // as in Shared
+        for (u32 base = at + 17 + 3 * given; enter >> 16 < wanted && base < HEADER_WORDS * 32 - 160; base += T) {
             const u32 here = base + t, bits = peek(here), code = s.small[bits & 127];
             const u32 length = code & 7, symbol = code >> 3;
             const u32 extra = symbol < 16 ? 0 : symbol == 16 ? 2 : symbol == 17 ? 3 : 7;
@@ -335,28 +333,27 @@ template <class S> struct Decoder {
             }
             if (lane < 16) {
                 s.path[warp][lane] = starts;
-                s.path_end[warp][lane] = static_cast<u16>(next - 32);
-                s.path_count[warp][lane] = static_cast<u16>(smaller(gives, SYMBOLS));
+                s.path_end[warp][lane] = smaller(gives, SYMBOLS) << 16 | (next - 32);
             }
+            if (lane == 0) s.enter[warp] = SYMBOLS << 16;  // behind the last length, unless the chase comes here
             __syncthreads();
             if (t == 0) {
-                for (u32 i = 0; i < S::WARPS; ++i) {
-                    s.enter[i] = static_cast<u16>(enter);
-                    s.before[i] = static_cast<u16>(have);
-                    have = smaller(have + s.path_count[i][enter], SYMBOLS);
-                    enter = s.path_end[i][enter];
+                for (u32 i = 0; i < S::WARPS && enter >> 16 < wanted; ++i) {
+                    s.enter[i] = enter;
+                    const u32 step = s.path_end[i][enter & 15];
+                    enter = (enter & 0xffff0000u) + step;
                 }
-                s.chased_enter = enter;
-                s.chased_count = have;
+                s.entered = enter;
             }
             __syncthreads();
-            const bool real = s.path[warp][s.enter[warp]] >> lane & 1;
+            const u32 here_enter = s.enter[warp];
+            const bool real = s.path[warp][here_enter & 15] >> lane & 1;
             u32 sum = real ? repeat : 0;
             for (u32 step = 1; step < 32; step <<= 1) {
                 u32 other = __shfl_up_sync(FULL_WARP, sum, step);
                 if (lane >= step) sum += other;
             }
-            const u32 n = s.before[warp] + sum - repeat;
+            const u32 n = (here_enter >> 16) + sum - repeat;
             if (real && n < wanted) {
                 if (n + repeat > wanted || (symbol == 16 && n == 0)) {
                     atomicOr(&s.header_bad, 1u);
@@ -368,8 +365,7 @@ template <class S> struct Decoder {
                     if (n + repeat == wanted) s.header_end = here + length + extra;
                 }
             }
-            enter = s.chased_enter;
-            have = s.chased_count;
+            enter = s.entered;
             __syncthreads();
         }
         repeat_lengths(literals, wanted);
