@@ -40,12 +40,14 @@ constexpr u32 DISTANCE_SLOTS = 1u << DISTANCE_BITS;
 constexpr u32 SECOND_SLOTS = 512;  // of second lookups, of both codes together
 constexpr u32 LITERALS = 288;      // symbols of the first code, with two that nobody may use
 constexpr u32 SYMBOLS = LITERALS + 32;
+constexpr u32 HEADER_WORDS = 80;   // the longest header of a block: 3 + 14 + 19 x 3 + 316 x 7 bits
+constexpr u32 SHORT_MATCH = 12;    // the longest match that one thread places alone
+
+// Bits decoded before a segment to fall into step. More cost more, fewer leave more to repair.
 #ifndef DEFLATE_WARM
 #define DEFLATE_WARM 128
 #endif
-constexpr u32 WARM_BITS = DEFLATE_WARM;  // decoded before a segment to fall into step: more cost, less to repair
-constexpr u32 HEADER_WORDS = 80;   // the longest header of a block: 3 + 14 + 19 x 3 + 316 x 7 bits
-constexpr u32 SHORT_MATCH = 12;    // the longest match that one thread places alone
+constexpr u32 WARM_BITS = DEFLATE_WARM;
 
 // What a table says about the bits that index it:
 //   bits 0-4    bits to take in all, extra bits and those of a second literal included (of a second lookup: its index bits)
@@ -60,6 +62,7 @@ constexpr u32 INVALID = SPECIAL | 1 << 5 | 1;
 // A byte of the window: a literal with this bit, or else the distance to where it comes from, less one.
 constexpr u32 KNOWN = 0x8000;
 
+// In the count of bytes of a segment: it ends the block.
 constexpr u32 LAST = 0x80000000u;
 
 // What one block of threads shares. WINDOW is the most bytes it puts out at once, SEGMENT the most words of one thread,
@@ -95,18 +98,18 @@ template <u32 THREADS_, u32 SEGMENT_, u32 WINDOW_, u32 QUADS_> struct Shared {
     u16 longs[WINDOW / (SHORT_MATCH + 1) + 1];  // where long matches start
     alignas(16) u16 window[WINDOW + 8];
 
-    // Before anything is placed in the window, there is room for the bytes that each segment gives, and LAST where it ends
-    // the block, and for a list of segments to be decoded again: start << 10 | segment.
+    // Before anything is placed in the window, it has room for the counts of bytes of all segments, and for a list of
+    // segments to be decoded again: start << 10 | segment.
     METHOD u32* counts() { return reinterpret_cast<u32*>(window); }
     METHOD u32* again() { return reinterpret_cast<u32*>(window) + THREADS; }
-    static_assert(WINDOW * 2 >= THREADS * 8, "");
+    static_assert(WINDOW * 2 >= THREADS * 8, "both fit into the window");
     static_assert((INPUT + 4) * 32 < 1 << 22 && THREADS <= 1024, "a start and a segment fit into a word");
 };
 
 DEVICE u32 smaller(u32 a, u32 b) { return a < b ? a : b; }
 DEVICE u64 smaller64(u64 a, u64 b) { return a < b ? a : b; }
 
-// The place of codes of `length` bits that stand in stream order in the low bits of `bits`, as a 15-bit number.
+// Codes stand in the stream with their highest bit first. The next 15 bits as a number, in which codes are in order.
 DEVICE u32 code_order(u32 bits) { return __brev(bits) >> 17; }
 
 DEVICE u32 literal_entry(u32 symbol, u32 bits) {
