@@ -16,7 +16,7 @@ struct Launch {
 // Numbers, so that others can read them from here; the assertions below keep them true.
 constexpr Launch LAUNCHES[] = {
     {128, 8, 27136},
-    {256, 4, 52576},
+    {256, 4, 52560},
     {512, 2, 99184},
     {1024, 1, 161536},
 };
