@@ -98,8 +98,8 @@ DEVICE bool zstd_read_again(const u8* in, const ZstdBlock& b, u32 table, ZstdCou
 }
 
 // A cell of a table of sequences: extra bits 0..5, bits of the next state 6..10, symbol 11..16, and the cell that those
-// bits count from 19..31, as its number among all cells in shared memory. The two widths can be added for three cells
-// at once.
+// bits count from 19..31, as its number among all cells in shared memory; from bit 17 on, that is its place in bytes. The
+// two widths can be added for three cells at once.
 DEVICE u32 zstd_cell(u32 table, u32 symbol, u32 width, u32 base) {
     u32 extra = table == ZSTD_OFFSETS ? symbol : (table == ZSTD_LENGTHS ? zstd_length_code(symbol) : zstd_match_code(symbol)) >> 24;
     return extra | width << 6 | symbol << 11 | base << 19;
