@@ -99,12 +99,9 @@ DEVICE ZstdScratch zstd_scratch(u8* memory, u32 tiles, u32 slots, u32 units) {
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 #define ZSTD_UNROLL _Pragma("unroll")
 #define ZSTD_LOOP _Pragma("unroll 1")
-// What comes before is computed before: the compiler would move it behind the next branch, and a lane would wait there.
-#define ZSTD_NOW(x) asm volatile("" : "+r"(x))
 #else
 #define ZSTD_UNROLL
 #define ZSTD_LOOP
-#define ZSTD_NOW(x) static_cast<void>(x)
 #endif
 
 DEVICE u32 zstd_min(u32 a, u32 b) { return a < b ? a : b; }

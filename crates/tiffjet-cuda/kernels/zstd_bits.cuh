@@ -19,6 +19,30 @@ template <u32 AHEAD>
 DEVICE void zstd_wait_units() {}
 #endif
 
+// Tables in shared memory by address: a cell can hold the place of another, and one addition gives the address of the
+// next. `table` is where addresses count from; on the device they are those of the multiprocessor.
+#if defined(__CUDA_ARCH__)
+DEVICE u32 zstd_shared_place(const void* p) { return static_cast<u32>(__cvta_generic_to_shared(p)); }
+DEVICE u32 zstd_shared_u32(const void*, u32 place) {
+    u32 x;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(x) : "r"(place) : "memory");
+    return x;
+}
+DEVICE u32 zstd_shared_u16(const void*, u32 place) {
+    u32 x;
+    asm volatile("{ .reg .u16 t; ld.shared.u16 t, [%1]; cvt.u32.u16 %0, t; }" : "=r"(x) : "r"(place) : "memory");
+    return x;
+}
+#else
+DEVICE u32 zstd_shared_place(const void*) { return 0; }
+DEVICE u32 zstd_shared_u32(const void* table, u32 place) {
+    return *reinterpret_cast<const u32*>(static_cast<const u8*>(table) + place);
+}
+DEVICE u32 zstd_shared_u16(const void* table, u32 place) {
+    return *reinterpret_cast<const u16*>(static_cast<const u8*>(table) + place);
+}
+#endif
+
 // A reader with RING units of 16 bytes in shared memory. Between two calls of `advance` at most STEP units are read, and
 // the copies of the units after them had AHEAD such calls to arrive.
 //

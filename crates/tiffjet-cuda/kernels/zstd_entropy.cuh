@@ -72,45 +72,50 @@ DEVICE u32 zstd_read_tables(const Tile& tile, const ZstdBlock* blocks, const Zst
     return at;
 }
 
-// The three states of a block's sequences: places of cells, in bytes.
-struct ZstdStates {
-    u32 lengths, matches, offsets;
+// The cells that the three states of a block's sequences are at.
+struct ZstdCells {
+    u32 length, match, offset;
 };
 
-DEVICE u32 zstd_load_cell(const u32* cells, u32 place) {
-    return *reinterpret_cast<const u32*>(reinterpret_cast<const u8*>(cells) + place);
+// And the places of the next.
+struct ZstdPlaces {
+    u32 length, match, offset;
+};
+
+DEVICE ZstdCells zstd_load_cells(const u32* cells, const ZstdPlaces& at) {
+    return ZstdCells{zstd_shared_u32(cells, at.length), zstd_shared_u32(cells, at.match), zstd_shared_u32(cells, at.offset)};
 }
 
 // The record of a sequence from its cells.
-DEVICE ZstdRecord zstd_record(int bit, u32 a, u32 b, u32 c) {
-    return ZstdRecord{static_cast<u32>(bit), (a >> 11 & 63) | (b >> 5 & 63 << 6) | (c << 1 & 31 << 12)};
+DEVICE ZstdRecord zstd_record(int bit, const ZstdCells& x) {
+    return ZstdRecord{static_cast<u32>(bit), (x.length >> 11 & 63) | (x.match >> 5 & 63 << 6) | (x.offset << 1 & 31 << 12)};
 }
 
-// One lane takes a block's sequences apart; true when its bits are used up exactly.
-DEVICE bool zstd_take_sequences(const ZstdStream& s, u32 count, const u32* logs, const u32* cells, u32 first, ZstdUnit* ring, ZstdRecord* to) {
+// One lane takes a block's sequences apart; true when its bits are used up exactly. `place` is that of its first cell.
+DEVICE bool zstd_take_sequences(const ZstdStream& s, u32 count, const u32* logs, const u32* cells, u32 place, ZstdUnit* ring, ZstdRecord* to) {
     ZstdSequenceBits bits;
     bits.open(s.units, s.start, s.end, ring);
-    ZstdStates at;
-    at.lengths = (first + bits.take(logs[ZSTD_LENGTHS])) * 4;
-    at.offsets = (first + ZSTD_OFFSET_CELLS + bits.take(logs[ZSTD_OFFSETS])) * 4;
-    at.matches = (first + ZSTD_MATCH_CELLS + bits.take(logs[ZSTD_MATCHES])) * 4;
+    ZstdPlaces at;
+    at.length = place + bits.take(logs[ZSTD_LENGTHS]) * 4;
+    at.offset = place + (ZSTD_OFFSET_CELLS + bits.take(logs[ZSTD_OFFSETS])) * 4;
+    at.match = place + (ZSTD_MATCH_CELLS + bits.take(logs[ZSTD_MATCHES])) * 4;
+    ZstdCells x = zstd_load_cells(cells, at);
     int left = static_cast<int>(s.end - logs[0] - logs[1] - logs[2]);
     auto one = [&](ZstdRecord& record) {
-        u32 a = zstd_load_cell(cells, at.lengths), b = zstd_load_cell(cells, at.matches), c = zstd_load_cell(cells, at.offsets);
+        const u32 a = x.length, b = x.match, c = x.offset;
         u32 sum = a + b + c, extra = sum & 63, total = extra + (sum >> 6 & 31);
-        record = zstd_record(left, a, b, c);
-        left -= static_cast<int>(total);
-        // The usual case, before it is known to be it. Only the low five bits of a shift count.
-        ZstdSequenceBits before = bits;
+        // The usual case, and the next cells on their way, before it is known to be it: every value of the bits leads to
+        // some cell. Only the low five bits of a shift count.
         u32 next = __funnelshift_l(bits.low, bits.high, sum);
-        at.lengths = (a >> 17) + zstd_top(next, a >> 6) * 4;
-        at.matches = (b >> 17) + zstd_top(__funnelshift_l(0, next, a >> 6), b >> 6) * 4;
-        at.offsets = (c >> 17) + zstd_top(__funnelshift_l(0, next, (a >> 6) + (b >> 6)), c >> 6) * 4;
+        at.length = (a >> 17) + zstd_top(next, a >> 6) * 4;
+        at.match = (b >> 17) + zstd_top(__funnelshift_l(0, next, a >> 6), b >> 6) * 4;
+        at.offset = (c >> 17) + zstd_top(__funnelshift_l(0, next, (a >> 6) + (b >> 6)), c >> 6) * 4;
+        ZstdCells then = zstd_load_cells(cells, at);
+        record = zstd_record(left, x);
+        left -= static_cast<int>(total);
+        ZstdSequenceBits before = bits;
         bits.skip(total);
-        ZSTD_NOW(at.lengths);
-        ZSTD_NOW(at.matches);
-        ZSTD_NOW(at.offsets);
-        ZSTD_NOW(bits.high);
+        x = then;
         if (total > 31) {
             bits = before;
             ZSTD_LOOP
@@ -119,9 +124,10 @@ DEVICE bool zstd_take_sequences(const ZstdStream& s, u32 count, const u32* logs,
                 bits.skip(n);
                 extra -= n;
             }
-            at.lengths = (a >> 17) + bits.take(a >> 6 & 31) * 4;
-            at.matches = (b >> 17) + bits.take(b >> 6 & 31) * 4;
-            at.offsets = (c >> 17) + bits.take(c >> 6 & 31) * 4;
+            at.length = (a >> 17) + bits.take(a >> 6 & 31) * 4;
+            at.match = (b >> 17) + bits.take(b >> 6 & 31) * 4;
+            at.offset = (c >> 17) + bits.take(c >> 6 & 31) * 4;
+            x = zstd_load_cells(cells, at);
         }
     };
     // The last one moves no state.
@@ -138,9 +144,8 @@ DEVICE bool zstd_take_sequences(const ZstdStream& s, u32 count, const u32* logs,
     bits.advance();
     ZSTD_LOOP
     for (; moves; --moves) one(*to++);
-    u32 a = zstd_load_cell(cells, at.lengths), b = zstd_load_cell(cells, at.matches), c = zstd_load_cell(cells, at.offsets);
-    *to = zstd_record(left, a, b, c);
-    return left - static_cast<int>((a + b + c) & 63) == static_cast<int>(s.start);
+    *to = zstd_record(left, x);
+    return left - static_cast<int>((x.length + x.match + x.offset) & 63) == static_cast<int>(s.start);
 }
 
 // A group of blocks, a lane for the sequences of each.
@@ -160,18 +165,18 @@ DEVICE void zstd_sequences(const Tile* tiles, u32* status, const ZstdScratch& s,
             zstd_fail(status, tile, STATUS_DAMAGED);
         }
     }
-    u32 working = __ballot_sync(FULL_WARP, works);
+    u32 working = __ballot_sync(FULL_WARP, works), base = zstd_shared_place(sh.cells);
     for (u32 g = 0; g < count; ++g) {
         if (!(working >> g & 1)) continue;
         for (u32 k = 0; k < 3; ++k) {
             u32 cell = g * ZSTD_BLOCK_CELLS + zstd_first_cell(k);
-            zstd_make_table(sh.make.counts[g][k], k, sh.cells + cell, cell, sh.make.next, sh.make.order, lane);
+            zstd_make_table(sh.make.counts[g][k], k, sh.cells + cell, base + cell * 4, sh.make.next, sh.make.order, lane);
         }
     }
     __syncwarp();
     if (works) {
         ZstdRecord* to = reinterpret_cast<ZstdRecord*>(s.arena + b->sequences_unit);
-        if (!zstd_take_sequences(stream, b->sequences, logs, sh.cells, lane * ZSTD_BLOCK_CELLS, sh.ring[lane], to)) {
+        if (!zstd_take_sequences(stream, b->sequences, logs, sh.cells, base + lane * ZSTD_BLOCK_CELLS * 4, sh.ring[lane], to)) {
             zstd_fail(status, tiles[b->tile], STATUS_DAMAGED);
         }
     }
@@ -179,11 +184,11 @@ DEVICE void zstd_sequences(const Tile* tiles, u32* status, const ZstdScratch& s,
 }
 
 // Two symbols, at most 22 bits, of which there are 32.
-DEVICE u32 zstd_two_literals(ZstdLiteralBits& bits, const u16* cells, u32 log, u32& used) {
-    u32 a = cells[zstd_top(bits.high, log)];
+DEVICE u32 zstd_two_literals(ZstdLiteralBits& bits, const u16* cells, u32 place, u32 log, u32& used) {
+    u32 a = zstd_shared_u16(cells, place + zstd_top(bits.high, log) * 2);
     bits.high = __funnelshift_l(bits.low, bits.high, a);
     bits.low = __funnelshift_l(0, bits.low, a);
-    u32 b = cells[zstd_top(bits.high, log)];
+    u32 b = zstd_shared_u16(cells, place + zstd_top(bits.high, log) * 2);
     bits.high = __funnelshift_l(bits.low, bits.high, b);
     bits.low = __funnelshift_l(0, bits.low, b);
     u32 n = (a + b) & 63;
@@ -197,7 +202,7 @@ DEVICE u32 zstd_two_literals(ZstdLiteralBits& bits, const u16* cells, u32 log, u
 DEVICE bool zstd_take_literals(const ZstdStream& s, u32 count, u32 log, const u16* cells, ZstdUnit* ring, u8* to) {
     ZstdLiteralBits bits;
     bits.open(s.units, s.start, s.end, ring);
-    u32 used = 0;
+    u32 used = 0, place = zstd_shared_place(cells);
     // Single ones up to a whole unit, units, and single ones again.
     u32 before = zstd_min(count, (0 - static_cast<u32>(reinterpret_cast<u64>(to))) & (ZSTD_UNIT - 1));
     auto singles = [&](u32 n) {
@@ -216,7 +221,7 @@ DEVICE bool zstd_take_literals(const ZstdStream& s, u32 count, u32 log, const u1
         ZstdUnit unit;
         ZSTD_UNROLL
         for (u32 k = 0; k < 4; ++k) {
-            u32 low = zstd_two_literals(bits, cells, log, used), high = zstd_two_literals(bits, cells, log, used);
+            u32 low = zstd_two_literals(bits, cells, place, log, used), high = zstd_two_literals(bits, cells, place, log, used);
             unit.word[k] = low | high << 16;
         }
         *reinterpret_cast<ZstdUnit*>(to) = unit;
