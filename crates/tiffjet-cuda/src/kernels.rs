@@ -363,4 +363,76 @@ mod tests {
         assert_eq!((tile.len() as u64, place.len() as u64), (Tile::SIZE, Place::SIZE));
         Format::default().bytes(0);
     }
+
+    /// Lets C++ read what the structs here write, and say what the headers of the kernels say.
+    #[test]
+    fn host_and_device_agree() {
+        let number = |n: u32| 0x0101_0101 * n;
+        let wide = |n: u64| 0x0101_0101_0101_0101 * n;
+        let tile = Tile { input: wide(1), output: wide(2), in_bytes: number(3), out_bytes: number(4), id: number(5) };
+        let place = Place {
+            input: wide(1),
+            output: wide(2),
+            x: number(3),
+            height: number(4),
+            width: number(5),
+            at_y: number(6),
+            at_x: number(7),
+            plane: number(8),
+        };
+        let format = Format {
+            row_bytes: wide(1),
+            out_row: wide(2),
+            out_band: wide(3),
+            tile_width: number(4),
+            samples: number(5),
+            depth: Depth::Float24,
+            bits: number(6),
+            is_signed: true,
+            size: number(7),
+            word: number(8),
+            swap: number(9),
+            big: true,
+            predictor: Predictor::Float,
+            planar: true,
+            band_of: vec![0; 300],
+            all: true,
+            reversed: true,
+            fill: [10; 16],
+            nodata: Some([11; 16]),
+        };
+        let mut bytes = Vec::new();
+        tile.write(&mut bytes);
+        place.write(&mut bytes);
+        bytes.extend(format.bytes(wide(12)));
+        let text = abi(&bytes);
+        let mut lines = text.lines();
+        assert_eq!(lines.next(), Some("structs agree"));
+        let deflate = crate::codec::deflate_launches();
+        let launches = deflate.iter().map(|l| ("deflate", l)).chain(crate::codec::zstd_launches().iter().map(|l| ("zstd", l)));
+        for (codec, (name, threads, blocks, shared)) in launches {
+            assert_eq!(lines.next(), Some(&*format!("{codec} {threads} {blocks} {shared}")), "{name}");
+        }
+        let (threads, blocks, shared) = crate::codec::zstd_entropy();
+        assert_eq!(lines.next(), Some(&*format!("entropy {threads} {blocks} {shared}")));
+        let (lzw, packbits) = crate::codec::shared_memory();
+        assert_eq!(lines.next(), Some(&*format!("shared {lzw} {packbits}")));
+    }
+
+    /// What `emulate/abi.cpp` says of these bytes.
+    fn abi(bytes: &[u8]) -> String {
+        use std::io::Write;
+        use std::process::{Command, Stdio};
+        let kernels = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels");
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("abi");
+        let compiler = std::env::var_os("CXX").unwrap_or_else(|| "c++".into());
+        let source = kernels.join("emulate/abi.cpp");
+        let built = Command::new(compiler).args(["-std=c++17", "-o"]).args([&program, &source]).output().unwrap();
+        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+        let mut child = Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(bytes).unwrap();
+        let output = child.wait_with_output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    }
 }

@@ -10,9 +10,9 @@ pub struct Deflate;
 /// Kernel, threads of a block, blocks on a multiprocessor, shared memory; the least threads first.
 pub(crate) const LAUNCHES: [(&str, u32, u32, u32); 4] = [
     ("deflate_128", 128, 8, 27136),
-    ("deflate_256", 256, 4, 52592),
-    ("deflate_512", 512, 2, 99232),
-    ("deflate_1024", 1024, 1, 161664),
+    ("deflate_256", 256, 4, 52560),
+    ("deflate_512", 512, 2, 99184),
+    ("deflate_1024", 1024, 1, 161536),
 ];
 
 impl Route for Deflate {
