@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use tiffjet::plan::{TileRead, joins};
-use tiffjet::{ReadJob, ReadPlan};
+use tiffjet::{Layout, ReadJob, ReadPlan};
 
 use crate::codec::{ROUTES, Size};
 use crate::kernels::{Format, Place, Tile};
@@ -41,6 +41,20 @@ pub struct Item {
     pub way: Way,
     /// Place of its status.
     pub id: u32,
+    /// Rows that hang over the lower edge of the image are not in its data: some writers leave them out.
+    pub cut: bool,
+}
+
+impl Item {
+    /// Rows that its data must give.
+    pub fn rows(&self, layout: &Layout, tile: &TileRead) -> u32 {
+        if self.cut { rows_inside(layout, tile) } else { tile.rows }
+    }
+}
+
+/// Rows of a tile that are in the image.
+pub fn rows_inside(layout: &Layout, tile: &TileRead) -> u32 {
+    tile.rows.min(layout.height - tile.row * layout.format.height)
 }
 
 /// A rectangle of one value.
@@ -387,7 +401,8 @@ impl Group {
         let layout = plan.layout();
         let input = self.bytes_of(item, tile, layout.reversed);
         let output = self.decoded;
-        let (in_bytes, out_bytes) = (clip(tile.range.end - tile.range.start), clip(layout.decoded_bytes(tile.rows)));
+        let (in_bytes, out_bytes) =
+            (clip(tile.range.end - tile.range.start), clip(layout.decoded_bytes(item.rows(layout, tile))));
         self.decoded = aligned(output + u64::from(out_bytes) + TAIL, 16);
         let coded = self.coded.entry(route).or_default();
         coded.size = coded.size.with(in_bytes, out_bytes);

@@ -7,7 +7,7 @@ use std::time::Instant;
 use tiffjet::backend::common_bytes;
 use tiffjet::codec::Unit;
 use tiffjet::layout::Predictor as Prediction;
-use tiffjet::plan::TileRead;
+use tiffjet::plan::{self, Costs, TileRead};
 use tiffjet::{ByteOrder, Error, Fallback, ReadJob, ReadOptions, ReadPlan, Report, Result, SampleKind, decode_tile};
 
 use crate::batch::{self, Bounds, Cutter, Group, Item, Rect, Way};
@@ -35,6 +35,12 @@ impl Default for Settings {
     }
 }
 
+/// Columns of a tile that the kernels can't count any more.
+const WIDEST: u32 = (1 << 31) - 1024;
+/// Seconds that sharing work with the cores must save.
+const WORTH: f64 = 1e-3;
+/// Bytes a second from the cores to the device.
+const UPLOAD: f64 = 40e9;
 /// The least that a load is worth a thread for.
 const LEAST_LOAD: u64 = 256 << 10;
 
@@ -176,13 +182,17 @@ impl<'a> Reading<'a> {
         for (job, ReadJob { source, plan }) in jobs.iter().enumerate() {
             let format = reading.format(format(plan));
             reading.format_of.push(format);
+            if plan.layout().format.width >= WIDEST {
+                let feature = format!("tiles of {} columns on the GPU", plan.layout().format.width);
+                return Err(Error::unsupported(source.name(), feature, "read it on the CPU"));
+            }
             for (tile, read) in plan.tiles().iter().enumerate() {
                 let way = way(plan, read);
                 if way == Way::Host && options.fallback == Fallback::Forbid {
                     let feature = format!("decoding {} on the GPU", plan.layout().codec.name());
                     return Err(Error::unsupported(source.name(), feature, "fallback is forbidden"));
                 }
-                reading.add(job, tile, way);
+                reading.items.push(Item { job, tile, way, id: 0, cut: false });
             }
             if let Some(pad) = plan.pad() {
                 let format = reading.format(Format { fill: value(pad), ..reading.formats[format].clone() });
@@ -190,15 +200,41 @@ impl<'a> Reading<'a> {
                 reading.rects.extend(uncovered.map(|(at, size)| Rect { job, format, at, size }));
             }
         }
+        reading.share();
+        reading.number();
         Ok(reading)
     }
 
-    fn add(&mut self, job: usize, tile: usize, way: Way) {
-        let id = self.coded.len() as u32;
-        if matches!(way, Way::Device(_)) {
-            self.coded.push(self.items.len());
+    /// Gives the cores some tiles where they are faster, or help.
+    fn share(&mut self) {
+        if self.options.fallback == Fallback::Forbid {
+            return;
         }
-        self.items.push(Item { job, tile, way, id });
+        for (number, route) in ROUTES.iter().enumerate() {
+            let of_route = |item: &&mut Item| item.way == Way::Device(number);
+            let decoded = |item: &Item| {
+                let plan = self.jobs[item.job].plan;
+                plan.layout().decoded_bytes(plan.tiles()[item.tile].rows)
+            };
+            let (tiles, bytes) = self
+                .items
+                .iter()
+                .filter(|item| item.way == Way::Device(number))
+                .fold((0, 0u64), |(tiles, bytes), item| (tiles + 1, bytes.saturating_add(decoded(item))));
+            let (device_tile, device, core) = route.rates();
+            let costs = Costs { device_tile, device, core, cores: self.threads(), upload: UPLOAD, worth: WORTH };
+            let shared = plan::route(tiles, bytes / tiles.max(1) as u64, &costs);
+            // The last ones: the device can begin with the first while they are decoded.
+            self.items.iter_mut().rev().filter(of_route).take(shared).for_each(|item| item.way = Way::Host);
+        }
+    }
+
+    /// Gives each tile that the device decodes the place of its status.
+    fn number(&mut self) {
+        for (i, item) in self.items.iter_mut().enumerate().filter(|(_, item)| matches!(item.way, Way::Device(_))) {
+            item.id = self.coded.len() as u32;
+            self.coded.push(i);
+        }
     }
 
     /// The place of a format in the list. Windows of one file, and of files that are alike, share one.
@@ -336,7 +372,7 @@ impl<'a> Reading<'a> {
             return Ok(());
         }
         if self.options.fallback == Fallback::Forbid {
-            for item in refused {
+            for item in self.cut(pass, streams, &refused)? {
                 failed.entry(item.job).or_insert_with(|| self.explain(&item));
             }
             return self.stop_at_first(failed);
@@ -353,6 +389,27 @@ impl<'a> Reading<'a> {
             report.fallbacks.push(format!("{count} tiles of {codec} decoded on the host: the GPU refused their data"));
         }
         self.refused(streams.lanes[0].wait())
+    }
+
+    /// Decodes tiles again without the rows that hang over the lower edge; gives those that it is no use for.
+    fn cut(&self, pass: &Pass<'_>, streams: &mut Streams, refused: &[Item]) -> Result<Vec<Item>> {
+        let hangs = |item: &Item| {
+            let plan = self.jobs[item.job].plan;
+            let tile = &plan.tiles()[item.tile];
+            batch::rows_inside(plan.layout(), tile) < tile.rows
+        };
+        let (hanging, mut lost): (Vec<Item>, Vec<Item>) = refused.iter().partition(|item| hangs(item));
+        if hanging.is_empty() {
+            return Ok(lost);
+        }
+        let statuses = Statuses::take(self, &streams.lanes[0])?;
+        let pass = Pass { statuses: statuses.address(), ..*pass };
+        let items: Vec<Item> = hanging.iter().map(|item| Item { cut: true, ..*item }).collect();
+        pass.run(streams, &items, &[])?;
+        let bad = self.refused(statuses.read(streams))?;
+        lost.extend(hanging.into_iter().filter(|item| bad.contains(&(item.id as usize))));
+        lost.sort_unstable_by_key(|item| (item.job, item.tile));
+        Ok(lost)
     }
 
     /// Milliseconds to copy as many bytes as the read loads, from slots of the ring to memory of `length` bytes.
@@ -410,22 +467,28 @@ impl<'a> Reading<'a> {
     /// What is known before it is done.
     fn report(&self) -> Report {
         let mut report = Report { tiles: self.items.len(), ..Report::default() };
-        let mut routes: BTreeMap<(&str, bool), usize> = BTreeMap::new();
+        let (mut routes, mut without) = (BTreeMap::<(&str, bool), usize>::new(), BTreeMap::<&str, usize>::new());
         for item in &self.items {
             let plan = self.jobs[item.job].plan;
-            let range = &plan.tiles()[item.tile].range;
-            report.bytes_read += range.end - range.start;
-            match item.way {
-                Way::Fill => report.sparse += 1,
-                way => *routes.entry((plan.layout().codec.name(), way == Way::Host)).or_default() += 1,
+            let tile = &plan.tiles()[item.tile];
+            let codec = plan.layout().codec.name();
+            report.bytes_read += tile.range.end - tile.range.start;
+            if item.way == Way::Fill {
+                report.sparse += 1;
+                continue;
+            }
+            *routes.entry((codec, item.way == Way::Host)).or_default() += 1;
+            // What the cores took to be done sooner is no fallback.
+            if item.way == Way::Host && way(plan, tile) == Way::Host {
+                *without.entry(codec).or_default() += 1;
             }
         }
         for ((codec, host), count) in routes {
             let place = if host { "host" } else { self.gpu.device.as_str() };
             report.routes.push((format!("{codec} on {place}"), count));
-            if host {
-                report.fallbacks.push(format!("{count} tiles of {codec} decoded on the host: it has no GPU route"));
-            }
+        }
+        for (codec, count) in without {
+            report.fallbacks.push(format!("{count} tiles of {codec} decoded on the host: they have no GPU route"));
         }
         report
     }

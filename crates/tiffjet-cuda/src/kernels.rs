@@ -409,7 +409,8 @@ mod tests {
         let mut lines = text.lines();
         assert_eq!(lines.next(), Some("structs agree"));
         let deflate = crate::codec::deflate_launches();
-        let launches = deflate.iter().map(|l| ("deflate", l)).chain(crate::codec::zstd_launches().iter().map(|l| ("zstd", l)));
+        let launches =
+            deflate.iter().map(|l| ("deflate", l)).chain(crate::codec::zstd_launches().iter().map(|l| ("zstd", l)));
         for (codec, (name, threads, blocks, shared)) in launches {
             assert_eq!(lines.next(), Some(&*format!("{codec} {threads} {blocks} {shared}")), "{name}");
         }

@@ -20,6 +20,10 @@ impl Route for Deflate {
         "deflate"
     }
 
+    fn rates(&self) -> (f64, f64, f64) {
+        (0.4e9, 80e9, 0.7e9)
+    }
+
     fn launch(&self, gpu: &Gpu, stream: &Stream, batch: &Batch) -> Result<(), Failure> {
         let (name, threads, _, shared) = fit(&LAUNCHES, batch, gpu.info.multiprocessors, gpu.shared_memory);
         let function = gpu.kernels.function("deflate", name, shared)?;

@@ -25,6 +25,10 @@ impl Route for Lzw {
         HEAD + SLOT * size.pages
     }
 
+    fn rates(&self) -> (f64, f64, f64) {
+        (20e9, 120e9, 0.5e9)
+    }
+
     fn launch(&self, gpu: &Gpu, stream: &Stream, batch: &Batch) -> Result<(), Failure> {
         let Batch { tiles, count, statuses, scratch: head, size, .. } = batch;
         let slots = head + HEAD;

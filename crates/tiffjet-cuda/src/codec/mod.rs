@@ -75,6 +75,9 @@ pub trait Route: Send + Sync {
         0
     }
 
+    /// Bytes that one tile alone gives in a second, all that the device takes together, and one core of the host.
+    fn rates(&self) -> (f64, f64, f64);
+
     /// Puts the decoding of a batch into a stream. Every tile gets a status.
     fn launch(&self, gpu: &Gpu, stream: &Stream, batch: &Batch) -> Result<(), Failure>;
 }

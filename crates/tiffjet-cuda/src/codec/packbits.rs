@@ -15,6 +15,10 @@ impl Route for PackBits {
         "packbits"
     }
 
+    fn rates(&self) -> (f64, f64, f64) {
+        (5e9, 200e9, 4e9)
+    }
+
     fn launch(&self, gpu: &Gpu, stream: &Stream, batch: &Batch) -> Result<(), Failure> {
         let function = gpu.kernels.function("packbits", "packbits", SHARED)?;
         let shape = Shape { grid: (batch.count, 1), block: 256, shared: SHARED };

@@ -36,6 +36,10 @@ impl Route for Zstd {
         COUNTERS + 16 * u64::from(size.tiles) + 96 * slots + 16 * slots.div_ceil(2) + 16 * units
     }
 
+    fn rates(&self) -> (f64, f64, f64) {
+        (0.5e9, 40e9, 1.0e9)
+    }
+
     fn launch(&self, gpu: &Gpu, stream: &Stream, batch: &Batch) -> Result<(), Failure> {
         let Batch { tiles, count, statuses, scratch, size, .. } = batch;
         let (slots, units) = room(*size);
