@@ -52,7 +52,7 @@ fn damaged(number: u16, rows: &[u8], damage: Damage, seed: u64) -> Vec<u8> {
     }
     let mut state = state ^ rows.iter().fold(7, |hash: u64, &b| hash.wrapping_mul(31).wrapping_add(b.into())) | 1;
     // Some tiles stay whole: the damage of a neighbour must not be theirs.
-    if random(&mut state) % 4 == 0 {
+    if random(&mut state).is_multiple_of(4) {
         return compress(number, rows);
     }
     let mut bytes = compress(number, rows);
@@ -116,7 +116,7 @@ fn main() -> ExitCode {
                 let tiff = Tiff::new(4 * tile - 3, 2 * tile).bits(16).tile(tile, tile);
                 let tiff = if codec == 32773 { tiff } else { tiff.predictor(2) };
                 let tiff = tiff.compress_with(codec, move |rows| damaged(codec, rows, damage, seed));
-                let source = if seed % 2 == 0 { tiff.terrain(seed) } else { tiff.noise(seed) };
+                let source = if seed.is_multiple_of(2) { tiff.terrain(seed) } else { tiff.noise(seed) };
                 let image = open(tiff.build(&source));
                 let (host, device) = (outcome(&image, &cpu), outcome(&image, &cuda));
                 match &host {

@@ -169,6 +169,8 @@ impl<'a> Fetch<'a> {
             let Some(opened) = self.wait_open(group) else { return Ok(()) };
             let loaded = self.load(i, group, load, opened, lane(group));
             let mut state = self.lock();
+            // Before the group counts as loaded: nobody may launch what is not there.
+            state.stop |= loaded.is_err();
             state.working -= 1;
             state.left[group] -= 1;
             let tell = state.left[group] == 0 || state.stop;

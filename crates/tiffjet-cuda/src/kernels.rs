@@ -331,6 +331,7 @@ fn entries(file: &[u8]) -> Option<Vec<Entry>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::mirrored;
 
     fn entry(ptx: bool, arch: i32) -> Entry {
         Entry { name: "x".into(), ptx, arch, offset: 0, packed: 0, size: 0 }
@@ -408,15 +409,15 @@ mod tests {
         let text = abi(&bytes);
         let mut lines = text.lines();
         assert_eq!(lines.next(), Some("structs agree"));
-        let deflate = crate::codec::deflate_launches();
+        let (deflate, zstd) = (mirrored::DEFLATE, mirrored::ZSTD);
         let launches =
-            deflate.iter().map(|l| ("deflate", l)).chain(crate::codec::zstd_launches().iter().map(|l| ("zstd", l)));
+            deflate.iter().map(|launch| ("deflate", launch)).chain(zstd.iter().map(|launch| ("zstd", launch)));
         for (codec, (name, threads, blocks, shared)) in launches {
             assert_eq!(lines.next(), Some(&*format!("{codec} {threads} {blocks} {shared}")), "{name}");
         }
-        let (threads, blocks, shared) = crate::codec::zstd_entropy();
+        let (threads, blocks, shared) = mirrored::ENTROPY;
         assert_eq!(lines.next(), Some(&*format!("entropy {threads} {blocks} {shared}")));
-        let (lzw, packbits) = crate::codec::shared_memory();
+        let (lzw, packbits) = (mirrored::LZW, mirrored::PACKBITS);
         assert_eq!(lines.next(), Some(&*format!("shared {lzw} {packbits}")));
     }
 

@@ -8,6 +8,7 @@ mod codec;
 mod decode;
 mod fetch;
 mod ffi;
+mod format;
 mod kernels;
 mod memory;
 mod storage;

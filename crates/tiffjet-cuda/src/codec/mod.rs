@@ -96,26 +96,12 @@ fn fit<'k>(
     *kernels.iter().rev().find(fits).unwrap_or(&kernels[0])
 }
 
-/// What the tests compare with the headers of the kernels.
+/// Launches as the headers of the kernels have them, which a test compares: of Deflate, of ZSTD, of ZSTD's entropy, and
+/// shared memory of LZW and PackBits.
 #[cfg(test)]
-mod mirrored {
-    type Launches = [(&'static str, u32, u32, u32); 4];
-
-    pub fn deflate_launches() -> Launches {
-        super::deflate::LAUNCHES
-    }
-
-    pub fn zstd_launches() -> Launches {
-        super::zstd::EXECUTE
-    }
-
-    pub fn zstd_entropy() -> (u32, u32, u32) {
-        super::zstd::ENTROPY
-    }
-
-    pub fn shared_memory() -> (u32, u32) {
-        (super::lzw::SHARED, super::packbits::SHARED)
-    }
+pub mod mirrored {
+    pub use super::deflate::LAUNCHES as DEFLATE;
+    pub use super::lzw::SHARED as LZW;
+    pub use super::packbits::SHARED as PACKBITS;
+    pub use super::zstd::{ENTROPY, EXECUTE as ZSTD};
 }
-#[cfg(test)]
-pub use mirrored::*;
