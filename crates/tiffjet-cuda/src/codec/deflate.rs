@@ -8,7 +8,7 @@ use crate::memory::Gpu;
 pub struct Deflate;
 
 /// Kernel, threads of a block, blocks on a multiprocessor, shared memory; the least threads first.
-pub(crate) const LAUNCHES: [(&str, u32, u32, u32); 4] = [
+pub const LAUNCHES: [(&str, u32, u32, u32); 4] = [
     ("deflate_128", 128, 8, 27136),
     ("deflate_256", 256, 4, 52560),
     ("deflate_512", 512, 2, 99184),

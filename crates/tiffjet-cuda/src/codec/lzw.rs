@@ -10,7 +10,7 @@ pub struct Lzw;
 /// Threads of a block.
 const BLOCK: u32 = 256;
 /// Shared memory of a block.
-pub(crate) const SHARED: u32 = 40688;
+pub const SHARED: u32 = 40688;
 /// Bytes in front of the slots.
 const HEAD: u64 = 16;
 /// Bytes of a slot.

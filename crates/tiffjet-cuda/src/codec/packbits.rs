@@ -8,7 +8,7 @@ use crate::memory::Gpu;
 pub struct PackBits;
 
 /// Shared memory of a block.
-pub(crate) const SHARED: u32 = 33184;
+pub const SHARED: u32 = 33184;
 
 impl Route for PackBits {
     fn codec(&self) -> &'static str {

@@ -8,9 +8,9 @@ use crate::memory::Gpu;
 pub struct Zstd;
 
 /// Threads of a block, blocks on a multiprocessor and shared memory of the kernel that decodes entropy.
-pub(crate) const ENTROPY: (u32, u32, u32) = (32, 8, 22880);
+pub const ENTROPY: (u32, u32, u32) = (32, 8, 22880);
 /// Kernel, threads of a block, blocks on a multiprocessor, shared memory; the least threads first.
-pub(crate) const EXECUTE: [(&str, u32, u32, u32); 4] = [
+pub const EXECUTE: [(&str, u32, u32, u32); 4] = [
     ("zstd_execute_128", 128, 8, 17408),
     ("zstd_execute_256", 256, 4, 34416),
     ("zstd_execute_512", 512, 2, 68432),

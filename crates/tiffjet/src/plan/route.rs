@@ -35,7 +35,8 @@ pub fn route(tiles: usize, bytes: u64, costs: &Costs) -> usize {
         rounds * bytes / costs.core + n as f64 * bytes / costs.upload
     };
     let alone = device(tiles);
-    if alone <= costs.worth {
+    // A device that has all it can take is best left alone: the cores have reading to do.
+    if alone <= costs.worth || tiles as f64 * costs.device_tile > costs.device {
         return 0;
     }
     // More rounds of the cores than this take longer than the device does for all.
@@ -67,10 +68,12 @@ mod tests {
     }
 
     #[test]
-    fn the_work_is_shared_where_both_have_enough() {
-        let shared = route(4000, 32 << 20, &COSTS);
-        assert!(shared > 0 && shared < 1000, "{shared}");
+    fn cores_that_do_not_help_stay_out() {
+        // Cores that are no faster than the device take what they can in the time that one tile takes there.
+        let even = Costs { core: 0.41e9, upload: 1e12, device: 10e9, ..COSTS };
+        assert_eq!(route(20, 64 << 20, &even), 0, "nothing is won while one tile is left on the device");
         let slow = Costs { core: 1e6, ..COSTS };
-        assert_eq!(route(4000, 32 << 20, &slow), 0);
+        assert_eq!(route(16, 32 << 20, &slow), 0);
+        assert_eq!(route(4000, 32 << 20, &COSTS), 0);
     }
 }
