@@ -177,7 +177,8 @@ impl Frame {
         content.extend([lengths, offsets, matches]);
         assert!(lengths < 20 && matches < 36, "one extra bit at most");
         let extra = [u32::from(offsets), u32::from(matches >= 32), u32::from(lengths >= 16)];
-        let read: Vec<(u64, u32)> = (0..count * 3).map(|k| (random.next() & ((1 << extra[k % 3]) - 1), extra[k % 3])).collect();
+        let read: Vec<(u64, u32)> =
+            (0..count * 3).map(|k| (random.next() & ((1 << extra[k % 3]) - 1), extra[k % 3])).collect();
         content.extend(backwards(&read));
         self.block(2, content.len(), &content, last);
     }
@@ -243,13 +244,18 @@ fn features(stream: &[u8]) -> Vec<String> {
                 (0, bytes + if kind == 1 { 1 } else { size as usize })
             } else {
                 let bits = [10, 10, 14, 18][format];
-                (if format == 0 { 1 } else { 4 }, [3, 3, 4, 5][format] + (first >> (4 + bits) & ((1 << bits) - 1)) as usize)
+                (
+                    if format == 0 { 1 } else { 4 },
+                    [3, 3, 4, 5][format] + (first >> (4 + bits) & ((1 << bits) - 1)) as usize,
+                )
             };
             found.push(format!("literals {kind} {streams}"));
             let count = stream[at + length];
             if count > 0 {
                 let modes = stream[at + length + if count == 255 { 3 } else { 1 + usize::from(count > 127) }];
-                found.extend((0..3).map(|k| format!("{} {}", ["lengths", "offsets", "matches"][k], modes >> (6 - 2 * k) & 3)));
+                found.extend(
+                    (0..3).map(|k| format!("{} {}", ["lengths", "offsets", "matches"][k], modes >> (6 - 2 * k) & 3)),
+                );
             }
         }
         at += if kind == 1 { 1 } else { size };
@@ -310,7 +316,7 @@ fn zstd_kernels() {
 fn every_level(program: &Emulated, found: &mut Vec<String>) {
     let mut random = Random(1);
     for (k, level) in (-5..=22).enumerate() {
-        let n = [30_000, 140_000, 5_000, 60_000][k % 4];
+        let n = [30_000, 5_000, 140_000, 10_000, 40_000, 7_000][k % 6];
         let mut sound = Sound::default();
         for plain in kinds(&mut random, n) {
             let stream = packed(&plain, &[CParameter::CompressionLevel(level)]);
@@ -358,11 +364,13 @@ fn every_form_of_frame(program: &Emulated) {
         for content in [false, true] {
             for sum in [false, true] {
                 let n = plain.len() - i;
-                let stream = packed(&plain[..n], &[CParameter::ContentSizeFlag(content), CParameter::ChecksumFlag(sum)]);
+                let stream =
+                    packed(&plain[..n], &[CParameter::ContentSizeFlag(content), CParameter::ChecksumFlag(sum)]);
                 sound.add(stream, &plain[..n]);
             }
         }
-        let long = [CParameter::EnableLongDistanceMatching(true), CParameter::WindowLog(27), CParameter::CompressionLevel(19)];
+        let long =
+            [CParameter::EnableLongDistanceMatching(true), CParameter::WindowLog(27), CParameter::CompressionLevel(19)];
         sound.add(packed(&plain, &long), &plain);
         sound.add(flushed(&plain, 100_000, &long), &plain);
         let narrow = [CParameter::WindowLog(10), CParameter::CompressionLevel(5), CParameter::ContentSizeFlag(false)];
@@ -371,12 +379,13 @@ fn every_form_of_frame(program: &Emulated) {
         let (a, b) = plain.split_at(70_001);
         let sums = [CParameter::ChecksumFlag(true)];
         let skipped = [&0x184d_2a53u32.to_le_bytes()[..], &5u32.to_le_bytes(), b"hello"].concat();
-        let pieces = [skipped.clone(), packed(a, &sums), packed(&[], &[]), skipped.clone(), flushed(b, 50_000, &sums), skipped];
+        let pieces =
+            [skipped.clone(), packed(a, &sums), packed(&[], &[]), skipped.clone(), flushed(b, 50_000, &sums), skipped];
         sound.add(pieces.concat(), &plain);
         sound.add([&pieces.concat()[..], b"and more"].concat(), &plain);
         sound.add([pieces.concat(), packed(b, &[])].concat(), &plain);
     }
-    sound.check(program, &[4, 1, 2]);
+    sound.check(program, &[4, 3]);
 }
 
 /// What zstd's own encoder seldom writes: repeated offsets in every pattern, literals and codes all the same.
@@ -419,7 +428,7 @@ fn blocks_by_hand(program: &Emulated, found: &mut Vec<String>) {
     if zstd_safe::decompress(&mut room, &frame.0).is_ok() {
         sound.add(frame.0, &room);
     }
-    sound.check(program, &[0, 1, 6]);
+    sound.check(program, &[5, 6]);
 }
 
 fn more_or_less_than_the_tile(program: &Emulated) {
@@ -506,7 +515,8 @@ fn damage(program: &Emulated) {
     for (k, part) in cases.chunks(300).enumerate() {
         let (passed, refused, stricter) = honest(part, program.run(part, k as u64));
         assert!(passed > 20 && refused > 100, "{passed} passed, {refused} refused, {stricter} that the host takes");
-        assert!(stricter < 40, "{stricter} of {refused} refused are good enough for the host");
+        // Tiles that want less than there is; and the host does not ask whether the bits of literals are used up.
+        assert!(stricter * 3 < refused, "{stricter} of {refused} refused are good enough for the host");
     }
 }
 
@@ -523,7 +533,12 @@ fn nonsense(program: &Emulated) {
             content[0] = content[0] & 0xf0 | (2 + u8::from(k > 0 && round % 5 == 0)) | (random.below(2) as u8) << 2;
             content[2] &= 0x0f;
             if round % 2 == 0 {
-                content = [Literals::Raw(&content[..5]).section(), vec![1 + random.below(100) as u8, content[3] & 0xfc], random.bytes(n)].concat();
+                content = [
+                    Literals::Raw(&content[..5]).section(),
+                    vec![1 + random.below(100) as u8, content[3] & 0xfc],
+                    random.bytes(n),
+                ]
+                .concat();
             }
             frame.block(2, content.len(), &content, k == 2);
         }
