@@ -2,6 +2,7 @@
 """The decoders of tiffjet-cuda alone, data resident on the device, beside nvCOMP's in the same run.
 
     kernels.py [--out RESULT.json] [--size 8192] [--tiles 256,512,1024] [--rasters dem,s2,rgb] [--only WORD,WORD]
+    kernels.py --variants "DEFLATE_WARM=64;DEFLATE_WARM=256"   also kernels compiled here with these definitions
     kernels.py --sanitize    a few small tiles, sound and damaged, through every entry point: for compute-sanitizer
     kernels.py --dry         make and check the data only; needs no GPU (try --size 1024)
 
@@ -182,6 +183,20 @@ def load(name: str):
     return cp.RawModule(path=file.name)
 
 
+VARIANTS: list[str] = []  # definitions, with spaces between those of one variant
+COMPILED: dict[tuple[str, str], object] = {}
+
+
+def variants(name: str) -> Iterator[tuple[str, object]]:
+    """The kernel with other constants, compiled by CuPy: to find out which are best."""
+    for title in VARIANTS:
+        if (name, title) not in COMPILED:
+            options = ("--std=c++17", f"-I{KERNELS}", *(f"-D{word}" for word in title.split()))
+            code = (KERNELS / f"{name}.cu").read_text(encoding="utf-8")
+            COMPILED[name, title] = cp.RawModule(code=code, options=options)
+        yield title, COMPILED[name, title]
+
+
 @dataclass
 class Launch:
     """A way to decode a batch: what it is called, whether the rule of the codec takes it, how it is done."""
@@ -260,9 +275,14 @@ class Deflate:
 
     def launches(self, batch: Batch) -> Iterator[Launch]:
         self.module = self.module or load(self.name)
+        yield from self.launches_of(self.module, "", batch)
+        for title, module in variants(self.name):
+            yield from self.launches_of(module, " " + title, batch)
+
+    def launches_of(self, module, title: str, batch: Batch) -> Iterator[Launch]:
         chosen = self.chosen(batch.count, int(batch.out_bytes.max()))
         for i, (threads, _, shared) in enumerate(self.table):
-            kernel = self.module.get_function(f"deflate_{threads}")
+            kernel = module.get_function(f"deflate_{threads}")
             kernel.max_dynamic_shared_size_bytes = shared
             arguments = (batch.device_tiles, np.uint32(batch.count), batch.status)
 
@@ -270,7 +290,7 @@ class Deflate:
                 kernel((batch.count,), (threads,), arguments, shared_mem=shared)
 
             note = f"{kernel.num_regs} registers, {kernel.local_size_bytes} local, {shared} shared"
-            yield Launch(f"deflate_{threads}", i == chosen, go, note)
+            yield Launch(f"deflate_{threads}{title}", i == chosen and not title, go, note)
 
     def rival(self, batch: Batch) -> Launch | None:
         """nvCOMP 5: raw Deflate, so without the two bytes before and the four behind."""
@@ -755,10 +775,12 @@ def main() -> int:
     parser.add_argument("--tiles", default="256,512,1024")
     parser.add_argument("--size", type=int, default=8192)
     parser.add_argument("--only", help="encoders to measure; with --sanitize, entry points to run")
+    parser.add_argument("--variants", default="")
     parser.add_argument("--out")
     parser.add_argument("--sanitize", action="store_true")
     parser.add_argument("--dry", action="store_true")
     arguments = parser.parse_args()
+    VARIANTS.extend(filter(None, arguments.variants.split(";")))
     if cp is None and not arguments.dry:
         raise SystemExit("CuPy is not installed; --dry needs none")
     return (sanitize if arguments.sanitize else bench)(arguments)
