@@ -18,6 +18,16 @@ DEVICE u32 smaller(u32 a, u32 b) { return a < b ? a : b; }
 
 DEVICE u64 address_of(const void* p) { return (u64)(size_t)p; }
 
+// `sum` and the bytes of `word` for which `which` has a one, the others zeros.
+DEVICE u32 add_bytes(u32 word, u32 which, u32 sum) {
+#if defined(__CUDA_ARCH__)
+    return __dp4a(word, which, sum);
+#else
+    for (u32 k = 0; k < 32; k += 8) sum += (word >> k & 255) * (which >> k & 255);
+    return sum;
+#endif
+}
+
 // Sum of `v` of this lane and all lanes below.
 template <class T> DEVICE T warp_sum_up_to(T v, u32 lane) {
 #pragma unroll

@@ -179,9 +179,11 @@ DEVICE u32 sample_of(const Format& format, u32 plane, u32 band) {
     return stored == plane ? 0u : (u32)NO_SAMPLE;
 }
 
-// The next band of the array from `band` on that a tile gives pixels to, the same in all lanes; `format.bands` for none.
+// The next band of the array from `band` on that a tile gives pixels to, the same in all lanes; `format.bands` or more for
+// none.
 DEVICE u32 next_band(const Format& format, u32 plane, u32 band, u32 lane) {
-    if (format.all && format.planar) return band <= plane ? plane : format.bands;
+    if (!format.planar) return band;
+    if (format.all) return band <= plane ? plane : format.bands;
     for (; band < format.bands; band += 32) {
         const u32 mine = band + lane;
         const bool wanted = mine < format.bands && sample_of(format, plane, mine) != NO_SAMPLE;
@@ -339,34 +341,65 @@ template <int SIZE, int SAMPLES> struct Floats {
     typedef typename Number<SIZE>::Type T;
     enum { GROUP = 4, PAIRS = SIZE / 2 };
 
-    // The bytes of a plane that belong to a lane's group, from `pixel` of lane 0 on: SAMPLES words for 4 pixels.
-    MEMBER void load(const Format& format, const Row& row, u32 plane, int pixel, u32 lane, u32 (&words)[SAMPLES]) {
-        const int64_t end = (int64_t)format.row_bytes;
-        const int64_t first = ((int64_t)plane * format.tile_width + pixel) * SAMPLES;
-        const bool inside = step_is_inside<SAMPLES>(row.in, first, end);
-        load_words<SAMPLES>(row.in, first + 4 * SAMPLES * lane, end, inside, words);
+    // The bytes of a row, plane by plane.
+    struct Planes {
+        const u8* in;
+        int64_t bytes, plane;  // of the row and of a plane
+        u32 width;             // pixels
+        bool aligned;          // all groups from pixel 0 on are whole words
+
+        __device__ Planes(const Format& format, const Row& row)
+            : in(row.in), bytes((int64_t)format.row_bytes), plane((int64_t)format.tile_width * SAMPLES),
+              width(format.tile_width), aligned(((u32)address_of(row.in) | format.tile_width) % 4 == 0) {}
+
+        // The bytes of plane `k` that belong to a lane's group, from `pixel` of lane 0 on: SAMPLES words for 4 pixels.
+        __device__ __forceinline__ void load(int k, int pixel, u32 lane, u32 (&words)[SAMPLES]) const {
+            if (aligned && pixel % 4 == 0) {
+                const bool inside = (u32)pixel + 4 * lane < width;
+                const u32* from = (const u32*)(in + k * plane + (int64_t)pixel * SAMPLES) + SAMPLES * lane;
+#pragma unroll
+                for (int w = 0; w < SAMPLES; ++w) words[w] = inside ? from[w] : 0;
+                return;
+            }
+            const int64_t first = k * plane + (int64_t)pixel * SAMPLES;
+            const bool inside = step_is_inside<SAMPLES>(in, first, bytes);
+            load_words<SAMPLES>(in, first + 4 * SAMPLES * lane, bytes, inside, words);
+        }
+    };
+
+    // Which bytes of word `w` of a group belong to sample `s`, up to byte `last`.
+    static constexpr __device__ u32 which(int w, int s, int last) {
+        u32 ones = 0;
+        for (int b = 0; b <= last; ++b) {
+            if ((4 * w + b) % SAMPLES == s) ones |= 1u << 8 * b;
+        }
+        return ones;
     }
 
-    // Byte of sample `s` of pixel `g` of a group.
-    MEMBER u32 byte(const u32 (&words)[SAMPLES], int g, int s) {
-        const int at = g * SAMPLES + s;
-        return words[at / 4] >> 8 * (at % 4) & 0xff;
+    // Clears bytes of pixels before the first and behind the last one of the row, which are another plane's or no one's.
+    MEMBER void clear_outside(u32 (&words)[SAMPLES], int pixel, u32 width) {
+        if (pixel >= 0 && (u32)pixel + GROUP <= width) return;
+#pragma unroll
+        for (int i = 0; i < 4 * SAMPLES; ++i) {
+            const int own = pixel + i / SAMPLES;
+            if (own < 0 || own >= (int)width) words[i / 4] &= ~(0xffu << 8 * (i % 4));
+        }
     }
 
     // Sums of all planes before each one, two in a word.
-    MEMBER void planes_before(const Format& format, const Row& row, u32 lane, u32 (&before)[SAMPLES][PAIRS]) {
+    MEMBER void planes_before(const Planes& planes, u32 lane, u32 (&before)[SAMPLES][PAIRS]) {
         u32 sums[SIZE][SAMPLES] = {};
 #pragma unroll 2
-        for (u32 step = 0; step < format.tile_width; step += 32 * GROUP) {
-            const u32 pixel = step + lane * GROUP;
+        for (u32 step = 0; step < planes.width; step += 32 * GROUP) {
 #pragma unroll
             for (int k = 0; k + 1 < SIZE; ++k) {
                 u32 words[SAMPLES];
-                load(format, row, k, (int)step, lane, words);
+                planes.load(k, (int)step, lane, words);
+                clear_outside(words, (int)(step + lane * GROUP), planes.width);
 #pragma unroll
                 for (int s = 0; s < SAMPLES; ++s) {
 #pragma unroll
-                    for (int g = 0; g < GROUP; ++g) sums[k][s] += pixel + g < format.tile_width ? byte(words, g, s) : 0;
+                    for (int w = 0; w < SAMPLES; ++w) sums[k][s] = add_bytes(words[w], which(w, s, 3), sums[k][s]);
                 }
             }
         }
@@ -377,8 +410,8 @@ template <int SIZE, int SAMPLES> struct Floats {
             for (int k = 0; k < SIZE; ++k) {
                 if (k % 2 == 0) before[s][k / 2] = sum & 0xff;
                 else before[s][k / 2] |= (sum & 0xff) << 16;
-                u32 all = sums[k][s];
                 if (k + 1 == SIZE) break;
+                u32 all = sums[k][s];
 #pragma unroll
                 for (int d = 16; d > 0; d /= 2) all += __shfl_xor_sync(FULL_WARP, all, d);
                 sum += all;
@@ -386,54 +419,59 @@ template <int SIZE, int SAMPLES> struct Floats {
         }
     }
 
-    // Floats of one sample of a lane's group; `before` has the sums of all before this step, and gets those of the next.
-    MEMBER void sum(const u32 (&words)[SIZE][SAMPLES], int s, int pixel, u32 (&before)[PAIRS], u32 lane, T (&values)[GROUP]) {
-        u32 bytes[SIZE][GROUP];
+    // Floats of sample `s` of a lane's group; `before` has the sums of all before this step, and gets those of the next.
+    MEMBER void sum(const u32 (&words)[SIZE][SAMPLES], int s, u32 (&before)[PAIRS], u32 lane, T (&values)[GROUP]) {
 #pragma unroll
-        for (int k = 0; k < SIZE; ++k) {
-#pragma unroll
-            for (int g = 0; g < GROUP; ++g) {
-                // Before the first pixel stand other bytes of the row, or none.
-                const u32 own = pixel + g < 0 ? 0 : byte(words[k], g, s);
-                bytes[k][g] = g > 0 ? bytes[k][g > 0 ? g - 1 : 0] + own : own;
-            }
-        }
+        for (int g = 0; g < GROUP; ++g) values[g] = 0;
 #pragma unroll
         for (int p = 0; p < PAIRS; ++p) {
+            u32 high = 0, low = 0;
+#pragma unroll
+            for (int w = 0; w < SAMPLES; ++w) {
+                high = add_bytes(words[2 * p][w], which(w, s, 3), high);
+                low = add_bytes(words[2 * p + 1][w], which(w, s, 3), low);
+            }
             // Two sums of bytes fit one word: 32 of them and the one before need 14 bits.
-            const u32 own = (bytes[2 * p][GROUP - 1] & 0xff) | (bytes[2 * p + 1][GROUP - 1] & 0xff) << 16;
+            const u32 own = (high & 0xff) | (low & 0xff) << 16;
             const u32 up_to = warp_sum_up_to(own, lane);
             const u32 base = before[p] + up_to - own;
             before[p] = (before[p] + __shfl_sync(FULL_WARP, up_to, 31)) & 0xff00ff;
+            high = base;
+            low = base >> 16;
 #pragma unroll
-            for (int g = 0; g < GROUP; ++g) {
-                bytes[2 * p][g] += base;
-                bytes[2 * p + 1][g] += base >> 16;
+            for (int i = s; i < 4 * SAMPLES; i += SAMPLES) {
+                // The bytes of this sample in this word up to this one, and those of the words before.
+                const int w = i / 4, g = i / SAMPLES;
+                const T pair = (T)((add_bytes(words[2 * p][w], which(w, s, i % 4), high) & 0xff) << 8 |
+                                   (add_bytes(words[2 * p + 1][w], which(w, s, i % 4), low) & 0xff));
+                values[g] |= pair << 8 * (SIZE - 2 - 2 * p);
+                if ((i + SAMPLES) / 4 > w) {
+                    high = add_bytes(words[2 * p][w], which(w, s, 3), high);
+                    low = add_bytes(words[2 * p + 1][w], which(w, s, 3), low);
+                }
             }
-        }
-#pragma unroll
-        for (int g = 0; g < GROUP; ++g) {
-            values[g] = 0;
-#pragma unroll
-            for (int k = 0; k < SIZE; ++k) values[g] |= (T)(bytes[k][g] & 0xff) << 8 * (SIZE - 1 - k);
         }
     }
 
     // Places a row: into band `band` where tiles have one sample, else into all bands of the array.
     MEMBER void place(const Format& format, const Row& row, u32 band, u32 lane) {
         const Nodata<SIZE> nodata(format);
+        const Planes planes(format, row);
         u8* out = row.out + (u64)band * format.out_band;
         u32 before[SAMPLES][PAIRS];
-        planes_before(format, row, lane, before);
+        planes_before(planes, lane, before);
         for (int step = aligned_first<SIZE, GROUP>(out, row.x, 0); step < row.end; step += 32 * GROUP) {
             const int pixel = step + (int)lane * GROUP;
             u32 words[SIZE][SAMPLES];
 #pragma unroll
-            for (int k = 0; k < SIZE; ++k) load(format, row, k, step, lane, words[k]);
+            for (int k = 0; k < SIZE; ++k) {
+                planes.load(k, step, lane, words[k]);
+                clear_outside(words[k], pixel, planes.width);
+            }
 #pragma unroll
             for (u32 s = 0; s < SAMPLES; ++s) {
                 T values[GROUP];
-                sum(words, (int)s, pixel, before[s], lane, values);
+                sum(words, (int)s, before[s], lane, values);
 #pragma unroll
                 for (int g = 0; g < GROUP; ++g) values[g] = nodata(values[g]);
                 if constexpr (SAMPLES == 1) {
