@@ -63,7 +63,7 @@ struct ZstdBlock {
 };
 
 // A sequence as it comes out of the state machines: where its extra bits end (they are read downwards), and its codes.
-struct ZstdRecord {
+struct __align__(8) ZstdRecord {
     u32 bit;    // from the tile's first aligned 16 bytes
     u32 codes;  // of literals 0..5, of match 6..11, of offset 12..16
 };
@@ -98,8 +98,10 @@ DEVICE ZstdScratch zstd_scratch(u8* memory, u32 tiles, u32 slots, u32 units) {
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 #define ZSTD_UNROLL _Pragma("unroll")
+#define ZSTD_LOOP _Pragma("unroll 1")
 #else
 #define ZSTD_UNROLL
+#define ZSTD_LOOP
 #endif
 
 DEVICE u32 zstd_min(u32 a, u32 b) { return a < b ? a : b; }

@@ -6,6 +6,10 @@
 #include "zstd_tables.cuh"
 
 enum : u32 { ZSTD_GROUP = 4, ZSTD_LANES = ZSTD_GROUP * 4 };
+// Sequences between two looks at the bits ahead, of 89 bits at most; and literals, of 11.
+enum : u32 { ZSTD_SEQUENCES_STEP = 8, ZSTD_LITERALS_STEP = 16 };
+typedef ZstdBits<32, 8> ZstdSequenceBits;
+typedef ZstdBits<16, 2> ZstdLiteralBits;
 // Cells of the tables of one block's sequences: literals, matches, offsets.
 enum : u32 { ZSTD_MATCH_CELLS = 512, ZSTD_OFFSET_CELLS = 1024, ZSTD_BLOCK_CELLS = 1280 };
 
@@ -22,13 +26,13 @@ struct ZstdSequencesShared {
             u32 next[ZSTD_SYMBOLS];
             u8 order[512];
         } make;
-        ZstdUnit ring[ZSTD_GROUP * ZSTD_RING_STRIDE / 4];
+        ZstdUnit ring[ZSTD_GROUP][ZstdSequenceBits::STRIDE];
     };
 };
 
 struct ZstdLiteralsShared {
     u16 cells[ZSTD_GROUP << ZSTD_TREE_LOG];
-    ZstdUnit ring[ZSTD_LANES * ZSTD_RING_STRIDE / 4];
+    ZstdUnit ring[ZSTD_LANES][ZstdLiteralBits::STRIDE];
     ZstdWeights weights[ZSTD_GROUP];
     u16 small[ZSTD_GROUP][64];
     u8 sorted[256];
@@ -68,39 +72,80 @@ DEVICE u32 zstd_read_tables(const Tile& tile, const ZstdBlock* blocks, const Zst
     return at;
 }
 
-// One lane takes a block's sequences apart; true when its bits are used up exactly.
-DEVICE bool zstd_take_sequences(const ZstdStream& s, u32 count, const u32* logs, const u32* cells, u32 first, u32* ring, ZstdRecord* to) {
-    ZstdBits bits;
-    zstd_open_bits(bits, s.units, s.start, s.end, ring);
-    u32 lengths = first + zstd_take(bits, logs[ZSTD_LENGTHS]);
-    u32 offsets = first + ZSTD_OFFSET_CELLS + zstd_take(bits, logs[ZSTD_OFFSETS]);
-    u32 matches = first + ZSTD_MATCH_CELLS + zstd_take(bits, logs[ZSTD_MATCHES]);
+// The cells that the three states of a block's sequences are at.
+struct ZstdCells {
+    u32 length, match, offset;
+};
+
+// And the places of the next.
+struct ZstdPlaces {
+    u32 length, match, offset;
+};
+
+DEVICE ZstdCells zstd_load_cells(const u32* cells, const ZstdPlaces& at) {
+    return ZstdCells{zstd_shared_u32(cells, at.length), zstd_shared_u32(cells, at.match), zstd_shared_u32(cells, at.offset)};
+}
+
+// The record of a sequence from its cells.
+DEVICE ZstdRecord zstd_record(int bit, const ZstdCells& x) {
+    return ZstdRecord{static_cast<u32>(bit), (x.length >> 11 & 63) | (x.match >> 5 & 63 << 6) | (x.offset << 1 & 31 << 12)};
+}
+
+// One lane takes a block's sequences apart; true when its bits are used up exactly. `place` is that of its first cell.
+DEVICE bool zstd_take_sequences(const ZstdStream& s, u32 count, const u32* logs, const u32* cells, u32 place, ZstdUnit* ring, ZstdRecord* to) {
+    ZstdSequenceBits bits;
+    bits.open(s.units, s.start, s.end, ring);
+    ZstdPlaces at;
+    at.length = place + bits.take(logs[ZSTD_LENGTHS]) * 4;
+    at.offset = place + (ZSTD_OFFSET_CELLS + bits.take(logs[ZSTD_OFFSETS])) * 4;
+    at.match = place + (ZSTD_MATCH_CELLS + bits.take(logs[ZSTD_MATCHES])) * 4;
+    ZstdCells x = zstd_load_cells(cells, at);
     int left = static_cast<int>(s.end - logs[0] - logs[1] - logs[2]);
-    for (u32 k = 1;; ++k) {
-        u32 a = cells[lengths], b = cells[matches], c = cells[offsets];
-        u32 sum = a + b + c, extra = sum & 63, width = sum >> 6 & 31;
-        *to++ = ZstdRecord{static_cast<u32>(left), (a >> 11 & 63) | (b >> 5 & 63 << 6) | (c << 1 & 31 << 12)};
-        left -= static_cast<int>(extra);
-        if (k == count) break;
-        left -= static_cast<int>(width);
-        u32 total = extra + width;
-        if (total < 32) {
-            // The usual case; only the low five bits of a shift count.
-            u32 next = __funnelshift_l(bits.low, bits.high, sum);
-            u32 wider = (a >> 6) + (b >> 6);
-            lengths = (a >> 19) + zstd_top(next, a >> 6);
-            matches = (b >> 19) + zstd_top(__funnelshift_l(0, next, a >> 6), b >> 6);
-            offsets = (c >> 19) + zstd_top(__funnelshift_l(0, next, wider), c >> 6);
-            zstd_skip(bits, total);
-        } else {
-            for (; extra > 31; extra -= 31) zstd_skip(bits, 31);
-            zstd_skip(bits, extra);
-            lengths = (a >> 19) + zstd_take(bits, a >> 6 & 31);
-            matches = (b >> 19) + zstd_take(bits, b >> 6 & 31);
-            offsets = (c >> 19) + zstd_take(bits, c >> 6 & 31);
+    auto one = [&](ZstdRecord& record) {
+        const u32 a = x.length, b = x.match, c = x.offset;
+        u32 sum = a + b + c, extra = sum & 63, total = extra + (sum >> 6 & 31);
+        // The usual case, and the next cells on their way, before it is known to be it: every value of the bits leads to
+        // some cell. Only the low five bits of a shift count.
+        u32 next = __funnelshift_l(bits.low, bits.high, sum);
+        at.length = (a >> 17) + zstd_top(next, a >> 6) * 4;
+        at.match = (b >> 17) + zstd_top(__funnelshift_l(0, next, a >> 6), b >> 6) * 4;
+        at.offset = (c >> 17) + zstd_top(__funnelshift_l(0, next, (a >> 6) + (b >> 6)), c >> 6) * 4;
+        ZstdCells then = zstd_load_cells(cells, at);
+        record = zstd_record(left, x);
+        left -= static_cast<int>(total);
+        ZstdSequenceBits before = bits;
+        bits.skip(total);
+        x = then;
+        if (total > 31) {
+            bits = before;
+            ZSTD_LOOP
+            while (extra) {
+                u32 n = zstd_min(extra, 31);
+                bits.skip(n);
+                extra -= n;
+            }
+            at.length = (a >> 17) + bits.take(a >> 6 & 31) * 4;
+            at.match = (b >> 17) + bits.take(b >> 6 & 31) * 4;
+            at.offset = (c >> 17) + bits.take(c >> 6 & 31) * 4;
+            x = zstd_load_cells(cells, at);
+        }
+    };
+    // The last one moves no state.
+    u32 moves = count - 1;
+    for (; moves >= ZSTD_SEQUENCES_STEP; moves -= ZSTD_SEQUENCES_STEP) {
+        bits.advance();
+        ZSTD_LOOP
+        for (u32 k = 0; k < ZSTD_SEQUENCES_STEP; k += 2) {
+            one(to[0]);
+            one(to[1]);
+            to += 2;
         }
     }
-    return left == static_cast<int>(s.start);
+    bits.advance();
+    ZSTD_LOOP
+    for (; moves; --moves) one(*to++);
+    *to = zstd_record(left, x);
+    return left - static_cast<int>((x.length + x.match + x.offset) & 63) == static_cast<int>(s.start);
 }
 
 // A group of blocks, a lane for the sequences of each.
@@ -120,61 +165,69 @@ DEVICE void zstd_sequences(const Tile* tiles, u32* status, const ZstdScratch& s,
             zstd_fail(status, tile, STATUS_DAMAGED);
         }
     }
-    u32 working = __ballot_sync(FULL_WARP, works);
+    u32 working = __ballot_sync(FULL_WARP, works), base = zstd_shared_place(sh.cells);
     for (u32 g = 0; g < count; ++g) {
         if (!(working >> g & 1)) continue;
         for (u32 k = 0; k < 3; ++k) {
             u32 cell = g * ZSTD_BLOCK_CELLS + zstd_first_cell(k);
-            zstd_make_table(sh.make.counts[g][k], k, sh.cells + cell, cell, sh.make.next, sh.make.order, lane);
+            zstd_make_table(sh.make.counts[g][k], k, sh.cells + cell, base + cell * 4, sh.make.next, sh.make.order, lane);
         }
     }
     __syncwarp();
     if (works) {
         ZstdRecord* to = reinterpret_cast<ZstdRecord*>(s.arena + b->sequences_unit);
-        u32* ring = sh.ring[lane * (ZSTD_RING_STRIDE / 4)].word;
-        if (!zstd_take_sequences(stream, b->sequences, logs, sh.cells, lane * ZSTD_BLOCK_CELLS, ring, to)) {
+        if (!zstd_take_sequences(stream, b->sequences, logs, sh.cells, base + lane * ZSTD_BLOCK_CELLS * 4, sh.ring[lane], to)) {
             zstd_fail(status, tiles[b->tile], STATUS_DAMAGED);
         }
     }
     __syncwarp();
 }
 
+// Two symbols, at most 22 bits, of which there are 32.
+DEVICE u32 zstd_two_literals(ZstdLiteralBits& bits, const u16* cells, u32 place, u32 log, u32& used) {
+    u32 a = zstd_shared_u16(cells, place + zstd_top(bits.high, log) * 2);
+    bits.high = __funnelshift_l(bits.low, bits.high, a);
+    bits.low = __funnelshift_l(0, bits.low, a);
+    u32 b = zstd_shared_u16(cells, place + zstd_top(bits.high, log) * 2);
+    bits.high = __funnelshift_l(bits.low, bits.high, b);
+    bits.low = __funnelshift_l(0, bits.low, b);
+    u32 n = (a + b) & 63;
+    bits.have -= n;
+    used += n;
+    bits.refill();
+    return a >> 8 | (b & 0xff00);
+}
+
 // One lane decodes a stream of literals; true when its bits are used up exactly.
-DEVICE bool zstd_take_literals(const ZstdStream& s, u32 count, u32 log, const u16* cells, u32* ring, u8* to) {
-    ZstdBits bits;
-    zstd_open_bits(bits, s.units, s.start, s.end, ring);
-    u32 used = 0;
-    // Two symbols take at most 22 bits, of which there are 32.
-    auto two = [&](u32& low, u32& high) {
-        low = cells[zstd_top(bits.high, log)];
-        bits.high = __funnelshift_l(bits.low, bits.high, low);
-        bits.low = __funnelshift_l(0, bits.low, low);
-        high = cells[zstd_top(bits.high, log)];
-        bits.high = __funnelshift_l(bits.low, bits.high, high);
-        bits.low = __funnelshift_l(0, bits.low, high);
-        u32 n = (low + high) & 63;
-        bits.have -= n;
-        used += n;
-        zstd_refill(bits);
+DEVICE bool zstd_take_literals(const ZstdStream& s, u32 count, u32 log, const u16* cells, ZstdUnit* ring, u8* to) {
+    ZstdLiteralBits bits;
+    bits.open(s.units, s.start, s.end, ring);
+    u32 used = 0, place = zstd_shared_place(cells);
+    // Single ones up to a whole unit, units, and single ones again.
+    u32 before = zstd_min(count, (0 - static_cast<u32>(reinterpret_cast<u64>(to))) & (ZSTD_UNIT - 1));
+    auto singles = [&](u32 n) {
+        bits.advance();
+        for (u32 k = 0; k < n; ++k) {
+            u32 c = cells[zstd_top(bits.high, log)];
+            bits.skip(c & 31);
+            used += c & 31;
+            *to++ = static_cast<u8>(c >> 8);
+        }
     };
-    auto one = [&]() {
-        u32 c = cells[zstd_top(bits.high, log)];
-        zstd_skip(bits, c & 31);
-        used += c & 31;
-        *to++ = static_cast<u8>(c >> 8);
-    };
-    while (count && (reinterpret_cast<u64>(to) & 3)) {
-        one();
-        --count;
+    singles(before);
+    count -= before;
+    for (; count >= ZSTD_LITERALS_STEP; count -= ZSTD_LITERALS_STEP) {
+        bits.advance();
+        ZstdUnit unit;
+        ZSTD_UNROLL
+        for (u32 k = 0; k < 4; ++k) {
+            u32 low = zstd_two_literals(bits, cells, place, log, used), high = zstd_two_literals(bits, cells, place, log, used);
+            unit.word[k] = low | high << 16;
+        }
+        *reinterpret_cast<ZstdUnit*>(to) = unit;
+        to += ZSTD_UNIT;
     }
-    for (; count >= 4; count -= 4) {
-        u32 a, b, c, d;
-        two(a, b);
-        two(c, d);
-        *reinterpret_cast<u32*>(to) = a >> 8 | (b & 0xff00) | (c << 8 & 0xff0000) | (d << 16 & 0xff000000);
-        to += 4;
-    }
-    for (; count; --count) one();
+    singles(count);
     return s.end - s.start == used;
 }
 
@@ -213,9 +266,8 @@ DEVICE void zstd_literals(const Tile* tiles, u32* status, const ZstdScratch& s, 
         }
         ZstdStream stream;
         good = good && zstd_stream(tile, at, size, stream);
-        u32* ring = sh.ring[lane * (ZSTD_RING_STRIDE / 4)].word;
         u8* to = reinterpret_cast<u8*>(s.arena + b->literals_unit) + from;
-        good = good && zstd_take_literals(stream, literals, sh.weights[g].log, sh.cells + (g << ZSTD_TREE_LOG), ring, to);
+        good = good && zstd_take_literals(stream, literals, sh.weights[g].log, sh.cells + (g << ZSTD_TREE_LOG), sh.ring[lane], to);
         if (!good) zstd_fail(status, tile, STATUS_DAMAGED);
     }
     __syncwarp();

@@ -225,6 +225,8 @@ DEVICE_MEMBER u32 ZstdExecute<T, W>::literals_and_matches(const ZstdBlock& b, co
     const ZstdRecord* records = reinterpret_cast<const ZstdRecord*>(s.arena + b.sequences_unit);
     const u32* words = reinterpret_cast<const u32*>(tile.in - (reinterpret_cast<u64>(tile.in) & 15));
     const u32 end = done + zstd_min(tile.out_bytes - done, b.most);
+    // More than the tile holds may be sound: the host looks at what it may keep of it.
+    const u32 too_much = end < tile.out_bytes ? STATUS_DAMAGED : STATUS_FOREIGN;
     u32 literal = 0;  // literals that are used
     for (u32 k0 = 0; k0 < b.sequences;) {
         u32 k = k0 + t, length = 0, match = 0;
@@ -263,7 +265,8 @@ DEVICE_MEMBER u32 ZstdExecute<T, W>::literals_and_matches(const ZstdBlock& b, co
         bool mine = t < taken;
         u32 offset = sums.offsets.at[0], at = done + sums.bytes - match;
         // The sums of a batch cannot wrap: 1024 sequences of less than 2^18 bytes.
-        bool bad = mine && (offset == 0 || offset > at - frame || literal + sums.literals > b.literals || done + sums.bytes > end);
+        bool over = mine && done + sums.bytes > end;
+        bool bad = mine && (offset == 0 || offset > at - frame || literal + sums.literals > b.literals);
         if (taken == 0) {
             // The first is too long for a batch.
             if (t == 0) {
@@ -275,7 +278,8 @@ DEVICE_MEMBER u32 ZstdExecute<T, W>::literals_and_matches(const ZstdBlock& b, co
             u32 n = sh.lone[0], m = sh.lone[1];
             offsets = sh.carry.offsets;
             offset = offsets.at[0];
-            if (n > b.literals - literal || n + m > end - done || offset == 0 || offset > done + n - frame) return STATUS_DAMAGED;
+            if (n > b.literals - literal || offset == 0 || offset > done + n - frame) return STATUS_DAMAGED;
+            if (n + m > end - done) return too_much;
             copy(literals + literal * step, n, step);
             repeat(offset, m);
             literal += n;
@@ -284,7 +288,7 @@ DEVICE_MEMBER u32 ZstdExecute<T, W>::literals_and_matches(const ZstdBlock& b, co
         }
         if (t == taken - 1) sh.carry = sums;
         if (mine) sh.place[t] = at;
-        if (__syncthreads_or(bad)) return STATUS_DAMAGED;
+        if (__syncthreads_or(bad || over)) return __syncthreads_or(bad) ? static_cast<u32>(STATUS_DAMAGED) : too_much;
         u32 source = literal + sums.literals - length, to = at - length;
         if (mine && length && length < ZSTD_LONG_LITERALS) {
             if (step) {
@@ -308,7 +312,7 @@ DEVICE_MEMBER u32 ZstdExecute<T, W>::literals_and_matches(const ZstdBlock& b, co
         __syncthreads();
     }
     u32 rest = b.literals - literal;
-    if (rest > end - done) return STATUS_DAMAGED;
+    if (rest > end - done) return too_much;
     copy(literals + literal * step, rest, step);
     return STATUS_OK;
 }
@@ -316,7 +320,7 @@ DEVICE_MEMBER u32 ZstdExecute<T, W>::literals_and_matches(const ZstdBlock& b, co
 template <u32 T, u32 W>
 DEVICE_MEMBER u32 ZstdExecute<T, W>::block(const ZstdBlock& b, const ZstdScratch& s) {
     if (b.kind == ZSTD_COMPRESSED) return literals_and_matches(b, s);
-    if (b.size > tile.out_bytes - done) return STATUS_DAMAGED;
+    if (b.size > tile.out_bytes - done) return STATUS_FOREIGN;
     copy(tile.in + b.at, b.size, b.kind == ZSTD_RLE ? 0 : 1);
     return STATUS_OK;
 }

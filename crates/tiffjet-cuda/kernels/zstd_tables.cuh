@@ -97,17 +97,17 @@ DEVICE bool zstd_read_again(const u8* in, const ZstdBlock& b, u32 table, ZstdCou
     return true;
 }
 
-// A cell of a table of sequences: extra bits 0..5, bits of the next state 6..10, symbol 11..16, and the cell that those
-// bits count from 19..31, as its number among all cells in shared memory. The two widths can be added for three cells
-// at once.
-DEVICE u32 zstd_cell(u32 table, u32 symbol, u32 width, u32 base) {
+// A cell of a table of sequences: extra bits 0..5, bits of the next state 6..10, symbol 11..16, and in 17..31 the place
+// in shared memory, below 32 KiB, of the cell that those bits count from. The two widths can be added for three cells at
+// once.
+DEVICE u32 zstd_cell(u32 table, u32 symbol, u32 width, u32 place) {
     u32 extra = table == ZSTD_OFFSETS ? symbol : (table == ZSTD_LENGTHS ? zstd_length_code(symbol) : zstd_match_code(symbol)) >> 24;
-    return extra | width << 6 | symbol << 11 | base << 19;
+    return extra | width << 6 | symbol << 11 | place << 17;
 }
 
-// Makes a table of a distribution, all lanes together. `next` and `order` are working memory of ZSTD_SYMBOLS words and
-// 512 bytes.
-DEVICE void zstd_make_table(const ZstdCounts& counts, u32 table, u32* cells, u32 first, u32* next, u8* order, u32 lane) {
+// Makes a table of a distribution, all lanes together; `place` is that of its first cell. `next` and `order` are working
+// memory of ZSTD_SYMBOLS words and 512 bytes.
+DEVICE void zstd_make_table(const ZstdCounts& counts, u32 table, u32* cells, u32 place, u32* next, u8* order, u32 lane) {
     u32 log = counts.log, size = 1u << log, mask = size - 1;
     // Symbols with less than one cell take theirs at the end; the others follow each other in `upto`.
     u32 rare = 0, before = 0;
@@ -158,7 +158,7 @@ DEVICE void zstd_make_table(const ZstdCounts& counts, u32 table, u32* cells, u32
         if (k < size) {
             if (rank == 0) next[symbol] = x + __popc(same);
             u32 width = log - zstd_high_bit(x);
-            cells[k] = zstd_cell(table, symbol, width, first + (x << width) - size);
+            cells[k] = zstd_cell(table, symbol, width, place + ((x << width) - size) * 4);
         }
         __syncwarp();
     }
