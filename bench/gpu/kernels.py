@@ -2,20 +2,25 @@
 """The decoders of tiffjet-cuda alone, data resident on the device, beside nvCOMP's in the same run.
 
     kernels.py [--out RESULT.json] [--size 8192] [--tiles 256,512,1024] [--rasters dem,s2,rgb] [--only WORD,WORD]
+    kernels.py --variants "DEFLATE_WARM=64;DEFLATE_WARM=256"   also kernels compiled here with these definitions
     kernels.py --sanitize    a few small tiles, sound and damaged, through every entry point: for compute-sanitizer
     kernels.py --dry         make and check the data only; needs no GPU (try --size 1024)
 
-Needs NumPy and CuPy; imagecodecs for streams of libdeflate and (or zstandard) of ZSTD; libnvcomp.so.5 where the loader finds it for the rival.
+Needs NumPy and CuPy; a C++ compiler for LZW and PackBits (streams.cpp); imagecodecs for streams of libdeflate, of its LZW
+and (or zstandard) of ZSTD; libnvcomp.so.5 where the loader finds it for the rival. `place` is no codec: it puts decoded tiles in their place, and
+its rate counts bytes read and written.
 Rasters: dem (float32, predictor 3), s2 (uint16, predictor 2), rgb (uint8, predictor 2). Every tile is compared byte for
 byte. Times are medians of 7, taken with CUDA events. The line marked * is what the launch rule chooses.
 """
 
 import argparse
 import ctypes
+import functools
 import json
 import re
 import statistics
 import struct
+import subprocess
 import sys
 import tempfile
 import time
@@ -178,6 +183,20 @@ def load(name: str):
     return cp.RawModule(path=file.name)
 
 
+VARIANTS: list[str] = []  # definitions, with spaces between those of one variant
+COMPILED: dict[tuple[str, str], object] = {}
+
+
+def variants(name: str) -> Iterator[tuple[str, object]]:
+    """The kernel with other constants, compiled by CuPy: to find out which are best."""
+    for title in VARIANTS:
+        if (name, title) not in COMPILED:
+            options = ("--std=c++17", f"-I{KERNELS}", *(f"-D{word}" for word in title.split()))
+            code = (KERNELS / f"{name}.cu").read_text(encoding="utf-8")
+            COMPILED[name, title] = cp.RawModule(code=code, options=options)
+        yield title, COMPILED[name, title]
+
+
 @dataclass
 class Launch:
     """A way to decode a batch: what it is called, whether the rule of the codec takes it, how it is done."""
@@ -256,9 +275,14 @@ class Deflate:
 
     def launches(self, batch: Batch) -> Iterator[Launch]:
         self.module = self.module or load(self.name)
+        yield from self.launches_of(self.module, "", batch)
+        for title, module in variants(self.name):
+            yield from self.launches_of(module, " " + title, batch)
+
+    def launches_of(self, module, title: str, batch: Batch) -> Iterator[Launch]:
         chosen = self.chosen(batch.count, int(batch.out_bytes.max()))
         for i, (threads, _, shared) in enumerate(self.table):
-            kernel = self.module.get_function(f"deflate_{threads}")
+            kernel = module.get_function(f"deflate_{threads}")
             kernel.max_dynamic_shared_size_bytes = shared
             arguments = (batch.device_tiles, np.uint32(batch.count), batch.status)
 
@@ -266,7 +290,7 @@ class Deflate:
                 kernel((batch.count,), (threads,), arguments, shared_mem=shared)
 
             note = f"{kernel.num_regs} registers, {kernel.local_size_bytes} local, {shared} shared"
-            yield Launch(f"deflate_{threads}", i == chosen, go, note)
+            yield Launch(f"deflate_{threads}{title}", i == chosen and not title, go, note)
 
     def rival(self, batch: Batch) -> Launch | None:
         """nvCOMP 5: raw Deflate, so without the two bytes before and the four behind."""
@@ -360,8 +384,230 @@ class Zstd:
         return nvcomp("Zstd", batch, 0, batch.tiles["in"], batch.in_bytes)
 
 
+@functools.cache
+def streams_library() -> ctypes.CDLL:
+    folder = Path(tempfile.mkdtemp())
+    source, library = Path(__file__).with_name("streams.cpp"), folder / "streams.so"
+    subprocess.run(["c++", "-std=c++17", "-O2", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
+    return ctypes.CDLL(str(library))
+
+
+def call_streams(name: str, data: np.ndarray, room: int) -> bytes:
+    """A function of streams.cpp: what it writes, at most `room` bytes."""
+    function = getattr(streams_library(), name)
+    function.restype = ctypes.c_size_t
+    out = np.empty(room, np.uint8)
+    given = (ctypes.c_void_p(data.ctypes.data), ctypes.c_size_t(data.size))
+    size = function(*given, ctypes.c_void_p(out.ctypes.data), ctypes.c_size_t(room))
+    return out[: min(size, room)].tobytes()
+
+
+class Lzw:
+    name = "lzw"
+    THREADS, SHARED, SEGMENT_BYTES, SLOT = 256, 40688, 4096, 32  # as in kernels/lzw.cu
+
+    def __init__(self) -> None:
+        self.module = None
+
+    def encoders(self) -> dict[str, Encoder]:
+        found: dict[str, Encoder] = {"libtiff": lambda tile: call_streams("lzw_encode", tile, 2 * tile.size + 64)}
+        if imagecodecs is not None and hasattr(imagecodecs, "lzw_encode"):
+            found["imagecodecs"] = lambda tile: bytes(imagecodecs.lzw_encode(tile.tobytes()))
+        return found
+
+    def decoded(self, stream: bytes, size: int) -> bytes | None:
+        if stream[:1] == b"\0" and stream[1:2] and stream[1] & 1:
+            return None  # the old order of bits, which is left to the host
+        return call_streams("lzw_decode", np.frombuffer(stream, np.uint8), size)
+
+    def launches(self, batch: Batch) -> Iterator[Launch]:
+        self.module = self.module or load(self.name)
+        lists, segments, retry = (self.module.get_function(f"lzw_{name}") for name in ("list", "segments", "retry"))
+        for kernel in (segments, retry):
+            kernel.max_dynamic_shared_size_bytes = self.SHARED
+        count, slots = batch.count, int((batch.in_bytes // self.SEGMENT_BYTES + 1).sum())
+        head, scratch = cp.zeros(4, cp.uint32), cp.empty(slots * self.SLOT, cp.uint8)
+        tiles, status, block = batch.device_tiles, batch.status, (self.THREADS,)
+
+        def go() -> None:
+            head.fill(0)
+            lists(((count + 7) // 8,), (256,), (tiles, np.uint32(count), head, scratch, status))
+            segments((slots,), block, (tiles, head, scratch, status), shared_mem=self.SHARED)
+            retry((count,), block, (tiles, np.uint32(count), status), shared_mem=self.SHARED)
+
+        def in_order() -> None:
+            status.fill(4)  # STATUS_RETRY
+            retry((count,), block, (tiles, np.uint32(count), status), shared_mem=self.SHARED)
+
+        note = f"{segments.num_regs} registers, {segments.local_size_bytes} local, {slots} slots"
+        yield Launch("lzw", True, go, note)
+        yield Launch("lzw_retry", False, in_order)
+
+    def rival(self, batch: Batch) -> None:
+        return None
+
+
+class PackBits:
+    name = "packbits"
+    THREADS, SHARED = 256, 33184  # as in kernels/packbits.cu
+
+    def __init__(self) -> None:
+        self.module = None
+
+    def encoders(self) -> dict[str, Encoder]:
+        return {"own": lambda tile: call_streams("packbits_encode", tile, 2 * tile.size + 64)}
+
+    def decoded(self, stream: bytes, size: int) -> bytes | None:
+        return call_streams("packbits_decode", np.frombuffer(stream, np.uint8), size)
+
+    def launches(self, batch: Batch) -> Iterator[Launch]:
+        self.module = self.module or load(self.name)
+        kernel = self.module.get_function("packbits")
+        kernel.max_dynamic_shared_size_bytes = self.SHARED
+        arguments = (batch.device_tiles, np.uint32(batch.count), batch.status)
+
+        def go() -> None:
+            kernel((batch.count,), (self.THREADS,), arguments, shared_mem=self.SHARED)
+
+        yield Launch("packbits", True, go, f"{kernel.num_regs} registers, {kernel.local_size_bytes} local")
+
+    def rival(self, batch: Batch) -> None:
+        return None
+
+
 # A new codec is a class as above and an entry here.
-CODECS = {"deflate": Deflate, "zstd": Zstd}
+CODECS = {"deflate": Deflate, "lzw": Lzw, "packbits": PackBits, "zstd": Zstd}
+
+
+# -- placing
+
+# As in kernels/abi.h.
+PLACE = np.dtype(
+    [("in", "<u8"), ("out", "<u8")] + [(name, "<u4") for name in ("x", "height", "width", "at_y", "at_x", "plane")]
+)
+FORMAT_WORDS = (
+    *("tile_width", "samples", "depth", "bits", "is_signed", "size", "word", "swap"),
+    *("big", "predictor", "planar", "bands", "all", "reversed", "nodata", "pad"),
+)
+FORMAT = np.dtype(
+    [(name, "<u8") for name in ("row_bytes", "out_row", "out_band")]
+    + [(name, "<u4") for name in FORMAT_WORDS]
+    + [("band_of", "<u8"), ("fill", "u1", 16), ("nodata_value", "u1", 16)]
+)
+NONE, HORIZONTAL, FLOAT = 0, 1, 2
+
+# What most files are: type, samples of a pixel, predictor.
+COMMON = {
+    "f32 predictor 3": ("<u4", 1, FLOAT),
+    "u16 predictor 2": ("<u2", 1, HORIZONTAL),
+    "u8 x 3 predictor 2": ("|u1", 3, HORIZONTAL),
+    "u16 x 4 predictor 2": ("<u2", 4, HORIZONTAL),
+    "u8 x 3": ("|u1", 3, NONE),
+    "f32": ("<u4", 1, NONE),
+    "u8 predictor 2": ("|u1", 1, HORIZONTAL),
+    "f64 predictor 3": ("<u8", 1, FLOAT),
+    "f32 x 2 predictor 3": ("<u4", 2, FLOAT),
+    "u16 x 12 predictor 2": ("<u2", 12, HORIZONTAL),
+}
+
+
+def place_entry(form: np.ndarray) -> str:
+    """The rule at the head of kernels/place.cu."""
+    if form["depth"] != 0 or form["reversed"] or form["size"] == 16:
+        return "place_any"
+    size, samples = int(form["size"]), int(form["samples"])
+    if form["predictor"] == FLOAT:
+        return f"place_floats_{size}_{samples}" if samples == 1 or (size == 4 and samples <= 4) else "place_any"
+    return f"place_{size}_{samples}" if samples <= 4 else f"place_{size}_many"
+
+
+def unpredicted(tiles: "cp.ndarray", dtype: np.dtype, side: int, samples: int, predictor: int) -> "cp.ndarray":
+    """Pixels (tile, y, x, sample) of tiles of bytes."""
+    count, size = tiles.shape[0], dtype.itemsize
+    if predictor == FLOAT:
+        planes = cp.cumsum(tiles.reshape(count, side, size * side, samples), axis=2, dtype=cp.uint8)
+        planes = planes.reshape(count, side, size, side, samples)[:, :, ::-1]
+        return cp.ascontiguousarray(cp.moveaxis(planes, 2, -1)).view(dtype)[..., 0]
+    pixels = tiles.view(dtype).reshape(count, side, side, samples)
+    return cp.cumsum(pixels, axis=2, dtype=dtype) if predictor == HORIZONTAL else pixels
+
+
+class Placing:
+    """Tiles of noise, the window they go to and what must be there in the end."""
+
+    def __init__(self, size: int, side: int, dtype: str, samples: int, predictor: int, margin: int):
+        dtype = np.dtype(dtype)
+        across, edge = size // side, size - 2 * margin
+        row_bytes = side * samples * dtype.itemsize
+        tiles = cp.random.randint(0, 256, (across * across, side * row_bytes), cp.uint8)
+        pixels = unpredicted(tiles, dtype, side, samples, predictor)
+        image = pixels.reshape(across, across, side, side, samples).transpose(4, 0, 2, 1, 3).reshape(samples, size, size)
+        self.expected = cp.ascontiguousarray(image[:, margin : size - margin, margin : size - margin])
+        self.out = cp.empty_like(self.expected)
+        self.tiles = tiles
+        form = np.zeros((), FORMAT)
+        form["row_bytes"], form["out_row"], form["out_band"] = row_bytes, edge * dtype.itemsize, edge * edge * dtype.itemsize
+        form["tile_width"], form["samples"], form["bands"], form["all"] = side, samples, samples, 1
+        form["bits"], form["size"], form["word"], form["predictor"] = 8 * dtype.itemsize, dtype.itemsize, dtype.itemsize, predictor
+        self.form = form
+        places = np.zeros((across, across), PLACE)
+        top = np.maximum(np.arange(across) * side, margin)
+        height = np.minimum((np.arange(across) + 1) * side, size - margin) - top
+        skipped = (top - np.arange(across) * side).astype(np.uint64)
+        places["height"], places["width"] = height[:, None], height[None, :]
+        places["at_y"], places["at_x"], places["x"] = (top - margin)[:, None], (top - margin)[None, :], skipped[None, :]
+        number = np.arange(across * across, dtype=np.uint64).reshape(across, across)
+        places["in"] = np.uint64(tiles.data.ptr) + number * np.uint64(side * row_bytes) + skipped[:, None] * np.uint64(row_bytes)
+        places["out"] = self.out.data.ptr
+        self.count, self.per_place = across * across, -(-int(height.max()) // 4)
+        self.places = cp.asarray(places.reshape(-1).view(np.uint8))
+        self.traffic = int(height.sum()) * across * row_bytes + self.out.nbytes
+
+    def go(self, kernel) -> None:
+        grid = -(-self.count * self.per_place // 8)
+        kernel((grid,), (256,), (self.places, np.uint32(self.count), np.uint32(self.per_place), self.form))
+
+
+def place_all(size: int, sides: list[int], any_too: bool) -> Iterator[dict]:
+    module = load("place")
+    for side in sides:
+        for label, (dtype, samples, predictor) in COMMON.items():
+            for margin in (0, 5):
+                placing = Placing(size, side, dtype, samples, predictor, margin)
+                chosen = place_entry(placing.form)
+                for entry in sorted({chosen, "place_any"} if any_too else {chosen}):
+                    kernel = module.get_function(entry)
+                    placing.out.view(cp.uint8).fill(0x5A)
+                    placing.go(kernel)
+                    cp.cuda.Device().synchronize()
+                    time_ms = milliseconds(functools.partial(placing.go, kernel))
+                    yield {
+                        "codec": "place",
+                        "format": label,
+                        "side": side,
+                        "margin": margin,
+                        "how": entry,
+                        "chosen": entry == chosen,
+                        "ms": round(time_ms, 4),
+                        "tb_per_s": round(placing.traffic / time_ms / 1e9, 3),
+                        "wrong": int((placing.out != placing.expected).sum()),
+                        "note": f"{kernel.num_regs} registers, {kernel.local_size_bytes} local",
+                    }
+                del placing
+                cp.get_default_memory_pool().free_all_blocks()
+
+
+def bench_place(size: int, sides: list[int], any_too: bool) -> list[dict]:
+    rows = []
+    for row in place_all(size, sides, any_too):
+        rows.append(row)
+        sound = f"WRONG {row['wrong']}" if row["wrong"] else ""
+        print(
+            f"place    {row['format']:20} {row['side']:5} margin {row['margin']} {'*' if row['chosen'] else ' '}{row['how']:16} "
+            f"{row['ms']:8.4f} ms {row['tb_per_s']:6.3f} TB/s {row['note']} {sound}",
+            flush=True,
+        )
+    return rows
 
 
 # -- measuring
@@ -426,8 +672,12 @@ def show(row: dict) -> None:
 
 def bench(arguments: argparse.Namespace) -> int:
     rows, begin, failed = [], time.time(), False
-    codecs = [CODECS[name]() for name in arguments.codecs.split(",")]
-    for raster in arguments.rasters.split(","):
+    names = arguments.codecs.split(",")
+    codecs = [CODECS[name]() for name in names if name != "place"]
+    if "place" in names and not arguments.dry:
+        rows = bench_place(arguments.size, [int(side) for side in arguments.tiles.split(",")], any_too=False)
+        failed = any(row["wrong"] for row in rows)
+    for raster in arguments.rasters.split(",") if codecs else ():
         pixels = make_raster(raster, arguments.size)
         for side in map(int, arguments.tiles.split(",")):
             plain = cut(raster, pixels, side)
@@ -488,6 +738,10 @@ def sanitize_cases(codec) -> tuple[list[bytes], list[int]]:
 def sanitize(arguments: argparse.Namespace) -> int:
     failed = False
     for name in arguments.codecs.split(","):
+        if name == "place":
+            if not arguments.dry:
+                failed |= any(row["wrong"] for row in bench_place(192, [48, 64], any_too=True))
+            continue
         codec = CODECS[name]()
         streams, sizes = sanitize_cases(codec)
         batch = Batch(streams, sizes)
@@ -516,15 +770,17 @@ def sanitize(arguments: argparse.Namespace) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--codecs", default=",".join(CODECS))
+    parser.add_argument("--codecs", default=",".join([*CODECS, "place"]))
     parser.add_argument("--rasters", default="dem,s2,rgb")
     parser.add_argument("--tiles", default="256,512,1024")
     parser.add_argument("--size", type=int, default=8192)
     parser.add_argument("--only", help="encoders to measure; with --sanitize, entry points to run")
+    parser.add_argument("--variants", default="")
     parser.add_argument("--out")
     parser.add_argument("--sanitize", action="store_true")
     parser.add_argument("--dry", action="store_true")
     arguments = parser.parse_args()
+    VARIANTS.extend(filter(None, arguments.variants.split(";")))
     if cp is None and not arguments.dry:
         raise SystemExit("CuPy is not installed; --dry needs none")
     return (sanitize if arguments.sanitize else bench)(arguments)

@@ -40,9 +40,14 @@ constexpr u32 DISTANCE_SLOTS = 1u << DISTANCE_BITS;
 constexpr u32 SECOND_SLOTS = 512;  // of second lookups, of both codes together
 constexpr u32 LITERALS = 288;      // symbols of the first code, with two that nobody may use
 constexpr u32 SYMBOLS = LITERALS + 32;
-constexpr u32 WARM_BITS = 256;     // decoded before a segment to fall into step
 constexpr u32 HEADER_WORDS = 80;   // the longest header of a block: 3 + 14 + 19 x 3 + 316 x 7 bits
 constexpr u32 SHORT_MATCH = 12;    // the longest match that one thread places alone
+
+// Bits decoded before a segment to fall into step. More cost more, fewer leave more to repair.
+#ifndef DEFLATE_WARM
+#define DEFLATE_WARM 128
+#endif
+constexpr u32 WARM_BITS = DEFLATE_WARM;
 
 // What a table says about the bits that index it:
 //   bits 0-4    bits to take in all, extra bits and those of a second literal included (of a second lookup: its index bits)
@@ -56,6 +61,9 @@ constexpr u32 INVALID = SPECIAL | 1 << 5 | 1;
 
 // A byte of the window: a literal with this bit, or else the distance to where it comes from, less one.
 constexpr u32 KNOWN = 0x8000;
+
+// In the count of bytes of a segment: it ends the block.
+constexpr u32 LAST = 0x80000000u;
 
 // What one block of threads shares. WINDOW is the most bytes it puts out at once, SEGMENT the most words of one thread,
 // an odd number so that threads that are in step don't meet in one bank.
@@ -76,26 +84,32 @@ template <u32 THREADS_, u32 SEGMENT_, u32 WINDOW_, u32 QUADS_> struct Shared {
     u8 lengths[SYMBOLS];
     u8 small[128];             // code of the code lengths: bits | symbol << 3
     u32 path[WARPS][16];       // from each of the first 16 bits of 32: bits at which symbols start,
-    u16 path_end[WARPS][16];   // how far into the next 32 the last one reaches,
-    u16 path_count[WARPS][16]; // how many lengths they give
-    u16 enter[WARPS];
-    u16 before[WARPS];
-    u32 partial[2][WARPS];     // of sums over the block
+    u32 path_end[WARPS][16];   // lengths they give << 16 | how far into the next 32 bits the last one reaches
+    u32 enter[WARPS];          // lengths before these 32 bits << 16 | where the first symbol starts
+    u32 partial[WARPS];        // of sums over the block
     u32 ends[THREADS];         // where the segments' last symbols end
-    u32 first_end[2];          // the first thread that met an end of block; two, used in turn
-    u32 header_bad, header_end;
-    u32 chased_enter, chased_count;
+    u32 first_end[2];          // the first segment with an end of block; two, used in turn
+    u32 again_count[2];        // segments to be decoded again, likewise
+    u32 header_bad, header_end, codes_bad;
+    u32 entered;               // where the chase stands
     u32 window_end, window_bytes, window_last;
     u32 damaged, long_count, carry;
     u32 input[INPUT + 4];
     u16 longs[WINDOW / (SHORT_MATCH + 1) + 1];  // where long matches start
     alignas(16) u16 window[WINDOW + 8];
+
+    // Before anything is placed in the window, it has room for the counts of bytes of all segments, and for a list of
+    // segments to be decoded again: start << 10 | segment.
+    METHOD u32* counts() { return reinterpret_cast<u32*>(window); }
+    METHOD u32* again() { return reinterpret_cast<u32*>(window) + THREADS; }
+    static_assert(WINDOW * 2 >= THREADS * 8, "both fit into the window");
+    static_assert((INPUT + 4) * 32 < 1 << 22 && THREADS <= 1024, "a start and a segment fit into a word");
 };
 
 DEVICE u32 smaller(u32 a, u32 b) { return a < b ? a : b; }
 DEVICE u64 smaller64(u64 a, u64 b) { return a < b ? a : b; }
 
-// The place of codes of `length` bits that stand in stream order in the low bits of `bits`, as a 15-bit number.
+// Codes stand in the stream with their highest bit first. The next 15 bits as a number, in which codes are in order.
 DEVICE u32 code_order(u32 bits) { return __brev(bits) >> 17; }
 
 DEVICE u32 literal_entry(u32 symbol, u32 bits) {
@@ -171,6 +185,15 @@ DEVICE void store_word(u8* at, u32 v) {
 #endif
 }
 
+// Memory of the device, not shared memory: loads and stores need not find out.
+DEVICE void assume_global(const void* p) {
+#if defined(__CUDA_ARCH__)
+    __builtin_assume(__isGlobal(p));
+#else
+    (void)p;
+#endif
+}
+
 enum Purpose { WARM, COUNT, PLACE };
 
 // One tile. Members are the same in all threads unless their comment says otherwise.
@@ -190,10 +213,14 @@ template <class S> struct Decoder {
 
     u8* out;
     u32 capacity, written;
-    bool overfull;            // there is more output than the tile has room for: the rest is nobody's concern
+    u32 excess;               // bytes that the tile has no room for
     u32 segment;              // words
     u32 block_bits;           // length of the last Huffman block
     Adler adler;              // of this thread's words
+
+    // There is more output than is wanted, so the rest is nobody's concern. The host looks one byte ahead, and at the
+    // checksum if that was the last one.
+    METHOD bool is_overfull() const { return excess > 1; }
 
     // -- the block of threads as one
 
@@ -203,12 +230,12 @@ template <class S> struct Decoder {
             u32 other = __shfl_up_sync(FULL_WARP, sum, step);
             if (lane >= step) sum += other;
         }
-        if (lane == 31) s.partial[0][warp] = sum;
+        if (lane == 31) s.partial[warp] = sum;
         __syncthreads();
         u32 base = 0;
         total = 0;
         for (u32 i = 0; i < S::WARPS; ++i) {
-            u32 part = s.partial[0][i];
+            u32 part = s.partial[i];
             if (i < warp) base += part;
             total += part;
         }
@@ -289,8 +316,8 @@ template <class S> struct Decoder {
         if (s.header_bad) return STATUS_DAMAGED;
 
         const u32 wanted = literals + distances;
-        u32 enter = 0, have = 0;
-        for (u32 base = at + 17 + 3 * given; have < wanted && base < HEADER_WORDS * 32 - 160; base += T) {
+        u32 enter = 0;  // as in Shared
+        for (u32 base = at + 17 + 3 * given; enter >> 16 < wanted && base < HEADER_WORDS * 32 - 160; base += T) {
             const u32 here = base + t, bits = peek(here), code = s.small[bits & 127];
             const u32 length = code & 7, symbol = code >> 3;
             const u32 extra = symbol < 16 ? 0 : symbol == 16 ? 2 : symbol == 17 ? 3 : 7;
@@ -309,28 +336,27 @@ template <class S> struct Decoder {
             }
             if (lane < 16) {
                 s.path[warp][lane] = starts;
-                s.path_end[warp][lane] = static_cast<u16>(next - 32);
-                s.path_count[warp][lane] = static_cast<u16>(smaller(gives, SYMBOLS));
+                s.path_end[warp][lane] = smaller(gives, SYMBOLS) << 16 | (next - 32);
             }
+            if (lane == 0) s.enter[warp] = SYMBOLS << 16;  // behind the last length, unless the chase comes here
             __syncthreads();
             if (t == 0) {
-                for (u32 i = 0; i < S::WARPS; ++i) {
-                    s.enter[i] = static_cast<u16>(enter);
-                    s.before[i] = static_cast<u16>(have);
-                    have = smaller(have + s.path_count[i][enter], SYMBOLS);
-                    enter = s.path_end[i][enter];
+                for (u32 i = 0; i < S::WARPS && enter >> 16 < wanted; ++i) {
+                    s.enter[i] = enter;
+                    const u32 step = s.path_end[i][enter & 15];
+                    enter = (enter & 0xffff0000u) + step;
                 }
-                s.chased_enter = enter;
-                s.chased_count = have;
+                s.entered = enter;
             }
             __syncthreads();
-            const bool real = s.path[warp][s.enter[warp]] >> lane & 1;
+            const u32 here_enter = s.enter[warp];
+            const bool real = s.path[warp][here_enter & 15] >> lane & 1;
             u32 sum = real ? repeat : 0;
             for (u32 step = 1; step < 32; step <<= 1) {
                 u32 other = __shfl_up_sync(FULL_WARP, sum, step);
                 if (lane >= step) sum += other;
             }
-            const u32 n = s.before[warp] + sum - repeat;
+            const u32 n = (here_enter >> 16) + sum - repeat;
             if (real && n < wanted) {
                 if (n + repeat > wanted || (symbol == 16 && n == 0)) {
                     atomicOr(&s.header_bad, 1u);
@@ -342,8 +368,7 @@ template <class S> struct Decoder {
                     if (n + repeat == wanted) s.header_end = here + length + extra;
                 }
             }
-            enter = s.chased_enter;
-            have = s.chased_count;
+            enter = s.entered;
             __syncthreads();
         }
         repeat_lengths(literals, wanted);
@@ -413,10 +438,10 @@ template <class S> struct Decoder {
     METHOD u32 build_tables() {
         if (t < 32) {
             bool good = rank_lengths();
-            if (t == 0) s.header_bad = !good;
+            if (t == 0) s.codes_bad = !good;
         }
         __syncthreads();
-        if (s.header_bad) return STATUS_DAMAGED;
+        if (s.codes_bad) return STATUS_DAMAGED;
         for (u32 i = t; i < SYMBOLS; i += T) {
             const u32 code = i >= LITERALS, length = s.lengths[i];
             if (length) {
@@ -486,6 +511,13 @@ template <class S> struct Decoder {
         }
     }
 
+    // The entry of a code longer than the first lookup.
+    METHOD u32 second_entry(u32 entry, u32 bits, bool is_distance) {
+        if (entry & SEARCH) return search(bits, is_distance);
+        const u32 rest = bits >> (is_distance ? DISTANCE_BITS : LITERAL_BITS);
+        return s.table[(entry >> 16) + (rest & ((1u << (entry & 31)) - 1))];
+    }
+
     // The entry of a code that no table holds.
     METHOD u32 search(u32 bits, bool is_distance) {
         const u32 code = code_order(bits), index = is_distance;
@@ -510,18 +542,12 @@ template <class S> struct Decoder {
     template <Purpose PURPOSE> METHOD Run decode(u32 from, u32 to, u32 at, u32 reach) {
         Run run = {from, 0, false, false};
         u32 here = from, low = s.input[here >> 5], high = s.input[(here >> 5) + 1], length = 0;
-        bool is_distance = false;
-        while (is_distance || here < to) {
+        // Of the table that is next: where it begins (0 for literals) and its index bits.
+        u32 table = 0, mask = LITERAL_SLOTS - 1;
+        while (table || here < to) {
             const u32 bits = __funnelshift_r(low, high, here & 31);
-            u32 entry = s.table[is_distance ? LITERAL_SLOTS + (bits & (DISTANCE_SLOTS - 1)) : bits & (LITERAL_SLOTS - 1)];
-            if (entry & (SECOND | SEARCH)) {
-                if (entry & SECOND) {
-                    const u32 rest = bits >> (is_distance ? DISTANCE_BITS : LITERAL_BITS);
-                    entry = s.table[(entry >> 16) + (rest & ((1u << (entry & 31)) - 1))];
-                } else {
-                    entry = search(bits, is_distance);
-                }
-            }
+            u32 entry = s.table[table + (bits & mask)];
+            if (entry & (SECOND | SEARCH)) entry = second_entry(entry, bits, table != 0);
             u32 take = entry & 31;
             const u32 code_bits = entry >> 5 & 15, kind = entry & KIND;
             bool two = false;
@@ -558,7 +584,8 @@ template <class S> struct Decoder {
                 }
                 length = value;
             }
-            is_distance = kind == LENGTH;
+            table = kind == LENGTH ? LITERAL_SLOTS : 0;
+            mask = kind == LENGTH ? DISTANCE_SLOTS - 1 : LITERAL_SLOTS - 1;
         }
         run.end = here;
         return run;
@@ -599,8 +626,12 @@ template <class S> struct Decoder {
     // tile has room. Begins and ends with a barrier.
     METHOD void resolve(u32 skew, u32 bytes) {
         u8* const base = out + (written - skew);
-        overfull = bytes > capacity - written;
-        bytes = smaller(bytes, capacity - written);
+        assume_global(base);
+        const u32 room = capacity - written;
+        if (bytes > room) {
+            excess += bytes - room;
+            bytes = room;
+        }
         const u32 end = skew + bytes, quads = (end + 3) >> 2;
         __syncthreads();
         for (u32 chunk = 0; chunk < quads; chunk += T * S::QUADS) {
@@ -642,14 +673,13 @@ template <class S> struct Decoder {
         const Quad quad = load_quad(s.window + at);
         u32 value[4] = {quad.low & 0xffff, quad.low >> 16, quad.high & 0xffff, quad.high >> 16};
         int from[4] = {static_cast<int>(at), static_cast<int>(at) + 1, static_cast<int>(at) + 2, static_cast<int>(at) + 3};
-        // Until all are known, or come from output written before: all these loads are then on their way together.
+        // One more step for all until all are known, or come from output written before: these loads are then on their way
+        // together. A known byte steps nowhere.
         while (!(value[0] & value[1] & value[2] & value[3] & KNOWN)) {
             UNROLL
             for (u32 k = 0; k < 4; ++k) {
-                if (!(value[k] & KNOWN)) {
-                    from[k] -= static_cast<int>(value[k]) + 1;
-                    value[k] = from[k] >= 0 ? s.window[from[k]] : KNOWN;
-                }
+                from[k] -= value[k] < KNOWN ? static_cast<int>(value[k]) + 1 : 0;
+                value[k] = from[k] < 0 ? KNOWN : s.window[from[k]];
             }
         }
         UNROLL
@@ -671,11 +701,48 @@ template <class S> struct Decoder {
         if (t < 4) s.window[end + t] = KNOWN;
     }
 
+    // Counts what each segment gives, from its `start` on and, where that is not where the one before ends, from there.
+    // Those that have to do it again are handed to the first threads, so that few warps are kept busy. Segments after the
+    // first end of block belong to no one. Gives the thread that met it, or T.
+    METHOD u32 repair(u32 base, u32& start) {
+        u32 index = t, from = start;
+        bool works = true;
+        for (u32 round = 0;; ++round) {
+            const u32 now = round & 1, then = now ^ 1;
+            if (works) {
+                const Run run = decode<COUNT>(from, base + (index + 1) * segment * 32, 0, 0);
+                s.ends[index] = run.end;
+                s.counts()[index] = run.bytes | (run.last ? LAST : 0);
+                if (run.last) atomicMin(&s.first_end[now], index);
+            }
+            __syncthreads();
+            const u32 first_end = s.first_end[now];
+            if (t == 0) {
+                s.first_end[then] = T;
+                s.again_count[then] = 0;
+            }
+            const u32 due = t ? s.ends[t - 1] : start;
+            const bool last = s.counts()[t] & LAST, differs = t <= first_end && due != start;
+            if (differs) {
+                start = due;
+                s.again()[atomicAdd(&s.again_count[now], 1u)] = due << 10 | t;
+            }
+            if (!__syncthreads_or(differs)) return first_end;
+            works = t < s.again_count[now];
+            if (works) {
+                index = s.again()[t] & 1023;
+                from = s.again()[t] >> 10;
+            }
+            if (last && !differs) atomicMin(&s.first_end[then], t);
+        }
+    }
+
     // A part of a Huffman block. Gives OK to go on; `ended` when it was the last part.
     METHOD u32 decode_window(bool& ended) {
         if (bit >= end_bit) return STATUS_INPUT;
         if (t == 0) {
             s.first_end[0] = T;
+            s.again_count[0] = 0;
             s.damaged = 0;
             s.long_count = 0;
         }
@@ -688,29 +755,11 @@ template <class S> struct Decoder {
         if (from > origin) {
             start = decode<WARM>(from > origin + WARM_BITS ? from - WARM_BITS : origin, from, 0, 0).end;
         }
-        Run run = decode<COUNT>(start, to, 0, 0);
-        s.ends[t] = run.end;
-
-        // Repair. Threads after the first end of block decoded what belongs to no one.
-        u32 first_end;
-        for (u32 round = 0;; ++round) {
-            if (run.last) atomicMin(&s.first_end[round & 1], t);
-            __syncthreads();
-            first_end = s.first_end[round & 1];
-            if (t == 0) s.first_end[~round & 1] = T;
-            const u32 due = t ? s.ends[t - 1] : start;
-            const bool differs = t <= first_end && due != start;
-            if (!__syncthreads_or(differs)) break;
-            if (differs) {
-                start = due;
-                run = decode<COUNT>(start, to, 0, 0);
-                s.ends[t] = run.end;
-            }
-        }
+        const u32 first_end = repair(origin & ~31u, start);
 
         // As many threads as fit into the window have their say.
         u32 threads = smaller(first_end + 1, T), total;
-        const u32 bytes = t < threads ? run.bytes : 0, before = sum_before(bytes, total);
+        const u32 count = s.counts()[t], bytes = t < threads ? count & ~LAST : 0, before = sum_before(bytes, total);
         if (total > S::WINDOW) {
             threads = __syncthreads_count(t < threads && before + bytes <= S::WINDOW);
             if (threads == 0) {
@@ -719,8 +768,8 @@ template <class S> struct Decoder {
             }
         }
         if (t == threads - 1) {
-            s.window_end = run.end;
-            s.window_last = run.last;
+            s.window_end = s.ends[t];
+            s.window_last = count & LAST;
             s.window_bytes = before + bytes;
         }
         const u32 skew = open_window();
@@ -760,7 +809,7 @@ template <class S> struct Decoder {
         is_staged = false;
         const u8* from = source + (bit >> 3);
         bit += left * 8ull;
-        while (left && !overfull) {
+        while (left && !is_overfull()) {
             const u32 part = smaller(left, S::WINDOW), skew = open_window();
             for (u32 i = t; i < part; i += T) s.window[skew + i] = static_cast<u16>(KNOWN | from[i]);
             close_window(skew + part);
@@ -782,7 +831,7 @@ template <class S> struct Decoder {
         const u64 begin = bit;
         // If this block is as long as the last one, short segments keep more threads at work in it.
         segment = smaller(segment, (block_bits / (T * 32) + block_bits / (T * 256) + 1) | 1);
-        for (bool ended = false; status == STATUS_OK && !ended && !overfull;) status = decode_window(ended);
+        for (bool ended = false; status == STATUS_OK && !ended && !is_overfull();) status = decode_window(ended);
         block_bits = static_cast<u32>(smaller64(bit - begin, 0xffffffffu));
         return status;
     }
@@ -790,10 +839,9 @@ template <class S> struct Decoder {
     METHOD u32 blocks() {
         // Blocks that give next to nothing keep this kernel busy for long, and no host.
         u32 patience = 1024 + capacity / 32;
-        for (bool last = false; !last && !overfull;) {
+        for (bool last = false; !last && !is_overfull();) {
             if (patience-- == 0) return STATUS_FOREIGN;
             if (bit + 3 > end_bit) return STATUS_INPUT;
-            if (static_cast<u32>(bit >> 5) != staged) is_staged = false;
             await_input();
             const u32 header = peek(static_cast<u32>(bit & 31)), type = header >> 1 & 3;
             last = header & 1;
@@ -808,7 +856,8 @@ template <class S> struct Decoder {
     // The checksum after the last block. One that was lost is forgiven, as the host does.
     METHOD u32 check() {
         const u64 at = (bit + 7) >> 3;
-        if (overfull || (at + 4) * 8 > end_bit) return STATUS_OK;
+        if (is_overfull() || (at + 4) * 8 > end_bit) return STATUS_OK;
+        if (excess) return STATUS_FOREIGN;
         u32 sum, weighted;
         sum_before(adler.sum, sum);
         sum_before(adler.weighted, weighted);
@@ -832,7 +881,7 @@ template <class S> struct Decoder {
         out = tile.out;
         capacity = tile.out_bytes;
         written = 0;
-        overfull = false;
+        excess = 0;
         segment = S::SEGMENT;
         block_bits = 0xffffffffu;
         const u32 status = blocks();

@@ -16,9 +16,9 @@ struct Launch {
 // Numbers, so that others can read them from here; the assertions below keep them true.
 constexpr Launch LAUNCHES[] = {
     {128, 8, 27136},
-    {256, 4, 52592},
-    {512, 2, 99232},
-    {1024, 1, 161664},
+    {256, 4, 52560},
+    {512, 2, 99184},
+    {1024, 1, 161536},
 };
 
 // What the rule gives: an index into LAUNCHES.

@@ -8,6 +8,19 @@ namespace {
 // Smaller than any that is shipped: windows, segments and chunks end more often.
 using Tight = deflate::Shared<96, 3, 4400, 1>;
 
+// The rule of launches, on a device with 132 multiprocessors, and on small ones.
+constexpr u32 threads(u32 count, u32 largest, u32 multiprocessors, u32 shared) {
+    return deflate::LAUNCHES[deflate::choose(count, largest, multiprocessors, shared)].threads;
+}
+static_assert(threads(1024, 262144, 132, 232448) == 128, "");
+static_assert(threads(528, 262144, 132, 232448) == 256, "");
+static_assert(threads(256, 1048576, 132, 232448) == 512, "");
+static_assert(threads(64, 4194304, 132, 232448) == 1024, "");
+static_assert(threads(64, 4194304, 132, 101376) == 512, "");
+static_assert(threads(1, 4194304, 40, 65536) == 256, "");
+static_assert(threads(64, 20000, 132, 232448) == 512, "");
+static_assert(threads(1, 0, 132, 232448) == 128, "");
+
 struct Arguments {
     const Tile* tiles;
     u32 count;

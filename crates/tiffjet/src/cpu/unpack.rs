@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::stream::Copy;
 use crate::codec::Unit;
 use crate::dtype::{ByteOrder, DType, SampleKind};
-use crate::layout::{Predictor, swapped_word};
+use crate::layout::Predictor;
 use crate::plan::{ReadPlan, TileRead};
 use crate::predictor;
 
@@ -54,7 +54,8 @@ pub(super) fn shed() {
 }
 
 impl Unpack {
-    pub(super) fn new(plan: &ReadPlan) -> Self {
+    /// For a plan, as part of a result of so many bytes.
+    pub(super) fn new(plan: &ReadPlan, whole: usize) -> Self {
         let layout = &plan.layout;
         let format = &layout.format;
         let dtype = layout.dtype();
@@ -67,7 +68,7 @@ impl Unpack {
         let bands: Vec<(usize, usize)> = plan.bands.iter().map(|&b| usize::from(b)).enumerate().collect();
         Self {
             depth,
-            swap: swapped_word(layout),
+            swap: layout.swapped_word(),
             predictor: layout.predictor,
             samples: usize::from(format.samples),
             dtype,
@@ -75,7 +76,7 @@ impl Unpack {
             planar: layout.planar,
             all: bands.len() == usize::from(layout.bands) && bands.iter().all(|(out, band)| out == band),
             bands,
-            copy: Copy::for_output(plan.output_bytes().unwrap_or(0)),
+            copy: Copy::for_output(whole),
         }
     }
 
