@@ -452,10 +452,12 @@ fn more_or_less_than_the_tile(program: &Emulated) {
         case(b"not zstd at all", 10),
         case(&sums[..sums.len() - 2], 50_000),
         case(&dictionary, 50_000),
+        case(&[[0x50, 0x2a, 0x4d, 0x18, 0, 0, 0, 0].repeat(64), bare.clone()].concat(), 50_000),
+        case(&[[0x50, 0x2a, 0x4d, 0x18, 0, 0, 0, 0].repeat(65), bare.clone()].concat(), 50_000),
     ];
     let status: Vec<u32> = program.run(&cases, 9).into_iter().map(|(status, _)| status).collect();
-    // Nothing is wanted of the two that are good.
-    let due = [INPUT, INPUT, FOREIGN, FOREIGN, OK, CHECKSUM, INPUT, OK, FOREIGN, INPUT, FOREIGN];
+    // Of the first two that are good nothing is wanted; then frames to be skipped, as many as may be and one more.
+    let due = [INPUT, INPUT, FOREIGN, FOREIGN, OK, CHECKSUM, INPUT, OK, FOREIGN, INPUT, FOREIGN, OK, FOREIGN];
     assert_eq!(status, due);
 }
 
