@@ -299,6 +299,7 @@ class Deflate:
 
 class Zstd:
     name = "zstd"
+    stricter = True  # bits of literals must be used up; the host's library does not ask
     PARTS = ("scan", "entropy", "execute", "sums")
 
     def __init__(self) -> None:
@@ -715,14 +716,16 @@ def dry(codec, raster: str, side: int, encoder: str, plain: np.ndarray, streams:
 # -- for compute-sanitizer
 
 
-def sanitize_cases(codec) -> tuple[list[bytes], list[int]]:
-    """Small tiles of every kind, sound ones first, then damaged, cut short, too large and too small."""
+def sanitize_cases(codec) -> tuple[list[bytes], list[int], int]:
+    """Small tiles of every kind, sound ones first (the last number says how many), then damaged, cut short, too large
+    and too small."""
     rng = np.random.default_rng(7)
     dem, rgb = cut("dem", make_raster("dem", 128), 64)[0], cut("rgb", make_raster("rgb", 128), 64)[0]
     repeats = np.tile(rng.integers(0, 256, 37, np.uint8), 300)
     plain = [dem, rgb, np.zeros(20000, np.uint8), rng.integers(0, 256, 5000, np.uint8), repeats, rgb[:1], rgb[:0]]
     streams = [encode(np.ascontiguousarray(tile)) for tile in plain for encode in codec.encoders().values()]
     sizes = [tile.size for tile in plain for _ in codec.encoders()]
+    whole = len(streams)
     for i in range(8):
         stream = bytearray(streams[i % 4])
         for _ in range(1 + i % 3):
@@ -732,7 +735,7 @@ def sanitize_cases(codec) -> tuple[list[bytes], list[int]]:
     for stream, size in ((streams[0][: len(streams[0]) // 2], sizes[0]), (streams[0], sizes[0] - 5), (streams[2], sizes[2] + 5)):
         streams.append(stream)
         sizes.append(size)
-    return streams, sizes
+    return streams, sizes, whole
 
 
 def sanitize(arguments: argparse.Namespace) -> int:
@@ -743,7 +746,7 @@ def sanitize(arguments: argparse.Namespace) -> int:
                 failed |= any(row["wrong"] for row in bench_place(192, [48, 64], any_too=True))
             continue
         codec = CODECS[name]()
-        streams, sizes = sanitize_cases(codec)
+        streams, sizes, whole = sanitize_cases(codec)
         batch = Batch(streams, sizes)
         if arguments.dry:
             print(f"{name}: {batch.count} tiles")
@@ -760,8 +763,12 @@ def sanitize(arguments: argparse.Namespace) -> int:
                 due = codec.decoded(stream, sizes[i])
                 sound = due is not None and len(due) >= sizes[i]
                 right = sound and batch.tile(i) == due[: sizes[i]]
+                passed = status[i] == STATUS_OK
+                # Damage that the host does not notice, a kernel may.
+                if not passed and i >= whole and getattr(codec, "stricter", False):
+                    continue
                 # Nothing unsound may pass; what is sound must.
-                if (status[i] == STATUS_OK) != sound or (sound and not right):
+                if passed != sound or (sound and not right):
                     failed = True
                     print(f"{launch.label}: tile {i} has status {status[i]}, sound {sound}, right {right}")
             print(f"{launch.label}: statuses {np.bincount(status).tolist()}, {launch.note}", flush=True)

@@ -3,6 +3,8 @@
 #include "zstd.cuh"
 
 enum : u32 { ZSTD_MAGIC = 0xfd2fb528u, ZSTD_SKIP = 0x184d2a50u, ZSTD_BLOCK_MOST = 128 * 1024 };
+// Frames to be skipped that a tile may have: nobody writes many, and each makes the walk longer.
+enum : u32 { ZSTD_SKIPS = 64 };
 
 // A walk over frames and blocks. It ends where the data do, or with a status that says why it went no further.
 struct ZstdWalk {
@@ -15,6 +17,7 @@ struct ZstdWalk {
     u32 open;
     u32 most;
     u32 content;
+    u32 skips;
 };
 
 // What the header of a block says, and its frame.
@@ -23,7 +26,7 @@ struct ZstdStep {
 };
 
 DEVICE ZstdWalk zstd_walk(const Tile& tile) {
-    return ZstdWalk{tile.in, tile.in_bytes, tile.out_bytes, 0, STATUS_OK, 0, 0, 0, 0};
+    return ZstdWalk{tile.in, tile.in_bytes, tile.out_bytes, 0, STATUS_OK, 0, 0, 0, 0, 0};
 }
 
 DEVICE bool zstd_stop(ZstdWalk& w, u32 status) {
@@ -41,6 +44,7 @@ DEVICE bool zstd_frame(ZstdWalk& w) {
         if (left < 8) return zstd_stop(w, STATUS_INPUT);
         u32 size = zstd_load(p + 4);
         if (size > left - 8) return zstd_stop(w, STATUS_INPUT);
+        if (++w.skips > ZSTD_SKIPS) return zstd_stop(w, STATUS_FOREIGN);
         w.at += 8 + size;
         return true;
     }

@@ -316,7 +316,7 @@ fn zstd_kernels() {
 fn every_level(program: &Emulated, found: &mut Vec<String>) {
     let mut random = Random(1);
     for (k, level) in (-5..=22).enumerate() {
-        let n = [30_000, 140_000, 5_000, 60_000][k % 4];
+        let n = [30_000, 5_000, 140_000, 10_000, 40_000, 7_000][k % 6];
         let mut sound = Sound::default();
         for plain in kinds(&mut random, n) {
             let stream = packed(&plain, &[CParameter::CompressionLevel(level)]);
@@ -385,7 +385,7 @@ fn every_form_of_frame(program: &Emulated) {
         sound.add([&pieces.concat()[..], b"and more"].concat(), &plain);
         sound.add([pieces.concat(), packed(b, &[])].concat(), &plain);
     }
-    sound.check(program, &[4, 1, 2]);
+    sound.check(program, &[4, 3]);
 }
 
 /// What zstd's own encoder seldom writes: repeated offsets in every pattern, literals and codes all the same.
@@ -428,7 +428,7 @@ fn blocks_by_hand(program: &Emulated, found: &mut Vec<String>) {
     if zstd_safe::decompress(&mut room, &frame.0).is_ok() {
         sound.add(frame.0, &room);
     }
-    sound.check(program, &[0, 1, 6]);
+    sound.check(program, &[5, 6]);
 }
 
 fn more_or_less_than_the_tile(program: &Emulated) {
@@ -452,10 +452,12 @@ fn more_or_less_than_the_tile(program: &Emulated) {
         case(b"not zstd at all", 10),
         case(&sums[..sums.len() - 2], 50_000),
         case(&dictionary, 50_000),
+        case(&[[0x50, 0x2a, 0x4d, 0x18, 0, 0, 0, 0].repeat(64), bare.clone()].concat(), 50_000),
+        case(&[[0x50, 0x2a, 0x4d, 0x18, 0, 0, 0, 0].repeat(65), bare.clone()].concat(), 50_000),
     ];
     let status: Vec<u32> = program.run(&cases, 9).into_iter().map(|(status, _)| status).collect();
-    // Nothing is wanted of the two that are good.
-    let due = [INPUT, INPUT, FOREIGN, FOREIGN, OK, CHECKSUM, INPUT, OK, FOREIGN, INPUT, FOREIGN];
+    // Of the first two that are good nothing is wanted; then frames to be skipped, as many as may be and one more.
+    let due = [INPUT, INPUT, FOREIGN, FOREIGN, OK, CHECKSUM, INPUT, OK, FOREIGN, INPUT, FOREIGN, OK, FOREIGN];
     assert_eq!(status, due);
 }
 
@@ -515,7 +517,8 @@ fn damage(program: &Emulated) {
     for (k, part) in cases.chunks(300).enumerate() {
         let (passed, refused, stricter) = honest(part, program.run(part, k as u64));
         assert!(passed > 20 && refused > 100, "{passed} passed, {refused} refused, {stricter} that the host takes");
-        assert!(stricter < 40, "{stricter} of {refused} refused are good enough for the host");
+        // Tiles that want less than there is; and the host does not ask whether the bits of literals are used up.
+        assert!(stricter * 3 < refused, "{stricter} of {refused} refused are good enough for the host");
     }
 }
 
