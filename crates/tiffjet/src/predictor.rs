@@ -19,10 +19,13 @@ mod wide {
     pub fn zip(_planes: &[u8], _out: &mut [u8], _word: usize) -> usize {
         0
     }
+    pub fn zip_sums(_planes: &[u8], _out: &mut [u8], _word: usize, _past: bool) -> usize {
+        0
+    }
     pub fn unzip(_row: &[u8], _planes: &mut [u8], _word: usize) -> usize {
         0
     }
-    pub fn part(_row: &[u8], _out: &mut [&mut [u8]], _start: usize, _word: usize, _sums: bool) -> usize {
+    pub fn part(_row: &[u8], _out: &mut [&mut [u8]], _start: usize, _word: usize, _sums: bool, _past: bool) -> usize {
         0
     }
 }
@@ -72,13 +75,57 @@ pub fn apply_horizontal(row: &mut [u8], samples: usize, word: usize) {
 /// When the lengths differ, or `word` or `samples` is 0.
 pub fn undo_float(row: &mut [u8], out: &mut [u8], samples: usize, word: usize) {
     assert_eq!(row.len(), out.len(), "a row keeps its length");
+    if samples == 1 {
+        return undo_float_single(row, out, word, false);
+    }
     undo_horizontal(row, samples, 1);
+    zip_floats(row, out, word);
+}
+
+/// Makes floats of planes of their bytes, the most significant first: the second half of [`undo_float`].
+///
+/// # Panics
+/// When the lengths differ, or `word` is 0.
+pub fn zip_floats(row: &[u8], out: &mut [u8], word: usize) {
+    assert_eq!(row.len(), out.len(), "a row keeps its length");
     let count = row.len() / word;
     let from = wide::zip(row, out, word);
     for (value, i) in out.chunks_exact_mut(word).zip(0..count).skip(from) {
         for (k, byte) in value.iter_mut().enumerate() {
             *byte = row[significance(k, word) * count + i];
         }
+    }
+}
+
+/// [`undo_float`] of one sample a pixel: the row stays as it is. With `past`, what is large enough is stored past the
+/// caches; a fence must follow.
+///
+/// # Panics
+/// When the lengths differ, or `word` is not 1 to 8.
+pub fn undo_float_single(row: &[u8], out: &mut [u8], word: usize, past: bool) {
+    assert_eq!(row.len(), out.len(), "a row keeps its length");
+    let count = row.len() / word;
+    let from = wide::zip_sums(row, out, word, past);
+    if from == count {
+        return;
+    }
+    let mut last = [0; 8];
+    let last = &mut last[..word];
+    if from > 0 {
+        last.copy_from_slice(&out[(from - 1) * word..from * word]);
+    } else {
+        // A plane goes on where the one before ends.
+        let mut total = 0u8;
+        for (k, plane) in row.chunks_exact(count.max(1)).take(word).enumerate() {
+            last[significance(k, word)] = total;
+            total = plane.iter().fold(total, |sum, &byte| sum.wrapping_add(byte));
+        }
+    }
+    for (value, i) in out.chunks_exact_mut(word).zip(0..count).skip(from) {
+        for (k, byte) in last.iter_mut().enumerate() {
+            *byte = byte.wrapping_add(row[significance(k, word) * count + i]);
+        }
+        value.copy_from_slice(last);
     }
 }
 
@@ -99,19 +146,19 @@ pub fn apply_float(row: &[u8], out: &mut [u8], samples: usize, word: usize) {
 }
 
 /// Undoes the horizontal predictor (when `predicted`) on an interleaved row and writes sample `s` of each pixel to
-/// `out[s]`, in one pass over the row.
+/// `out[s]`, in one pass over the row. With `past`, what is large enough is stored past the caches; a fence must follow.
 ///
 /// # Panics
 /// When `word` is not 1, 2, 4 or 8, `out` is empty, or not every part of it has the bytes of the row's whole pixels.
-pub fn split(row: &[u8], out: &mut [&mut [u8]], word: usize, predicted: bool) {
+pub fn split(row: &[u8], out: &mut [&mut [u8]], word: usize, predicted: bool, past: bool) {
     let pixel = distance(out.len(), word);
     let count = row.len() / pixel;
     assert!(out.iter().all(|band| band.len() == count * word), "every band has all pixels of the row");
     let row = &row[..count * pixel];
     if !predicted {
-        return part(row, out, 0, word);
+        return part(row, out, 0, word, past);
     }
-    let done = wide::part(row, out, 0, word, true);
+    let done = wide::part(row, out, 0, word, true, past);
     if done > 0 || pixel > BLOCK {
         return sum_apart(row, out, word, done);
     }
@@ -127,13 +174,13 @@ pub fn split(row: &[u8], out: &mut [&mut [u8]], word: usize, predicted: bool) {
             }
         }
         undo_horizontal(block, out.len(), word);
-        part(block, out, start, word);
+        part(block, out, start, word, false);
     }
 }
 
 /// Writes each sample of the pixels in `row` to its band, from pixel `start` on.
-fn part(row: &[u8], out: &mut [&mut [u8]], start: usize, word: usize) {
-    let from = wide::part(row, out, start, word, false);
+fn part(row: &[u8], out: &mut [&mut [u8]], start: usize, word: usize, past: bool) {
+    let from = wide::part(row, out, start, word, false, past);
     match word {
         1 => part_rest::<1>(row, out, start, from),
         2 => part_rest::<2>(row, out, start, from),
@@ -407,6 +454,22 @@ mod tests {
     }
 
     #[test]
+    fn floats_of_one_sample_leave_the_row_alone() {
+        for word in [2, 3, 4, 8] {
+            for width in widths() {
+                let row = noise(width * word, 5);
+                let due = naive_undo_float(&row, 1, word);
+                for (shift, past) in [(0, false), (0, true), (1, true), (32, true)] {
+                    let mut memory = vec![0; row.len() + 128];
+                    let start = memory.as_ptr().align_offset(64) + shift;
+                    undo_float_single(&row, &mut memory[start..start + row.len()], word, past);
+                    assert!(memory[start..start + row.len()] == due, "{width} of {word} bytes");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn split_with_and_without_predictor() {
         for samples in (1..=9).chain([16, 33, 700]) {
             for word in WORDS {
@@ -416,7 +479,7 @@ mod tests {
                         let whole = if predicted { naive_undo(&row, samples, word) } else { row.clone() };
                         let mut bands = vec![vec![0; width * word]; samples];
                         let mut out: Vec<&mut [u8]> = bands.iter_mut().map(|band| &mut band[..]).collect();
-                        split(&row, &mut out, word, predicted);
+                        split(&row, &mut out, word, predicted, width.is_multiple_of(2));
                         for (s, band) in bands.iter().enumerate() {
                             let due = whole.chunks_exact(word).skip(s).step_by(samples).flatten();
                             assert!(band.iter().eq(due), "{width} of {samples} of {word} bytes, band {s}");

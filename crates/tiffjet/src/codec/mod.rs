@@ -26,6 +26,7 @@ mod thunderscan;
 mod webp;
 mod zstd;
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::dtype::{ByteOrder, DType, SampleKind};
@@ -87,6 +88,24 @@ pub trait Codec: Send + Sync {
     /// Decodes one tile into `out`, which has exactly the size of the tile and is filled whole, or it is an error.
     /// Bytes after the end of the tile's data are ignored, as every TIFF reader does.
     fn decode(&self, tile: &Encoded<'_>, out: &mut [u8]) -> Result<(), Cause>;
+
+    /// Whether [`Codec::decode_along`] does more than decode and hand over.
+    fn decodes_along(&self) -> bool {
+        false
+    }
+
+    /// Decodes one tile as [`Codec::decode`] does, and each time some more of it is done hands over all of it that is,
+    /// from the start on. When the answer is to break, what is left need not be decoded, nor be sound.
+    fn decode_along(
+        &self,
+        tile: &Encoded<'_>,
+        out: &mut [u8],
+        landed: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> Result<(), Cause> {
+        self.decode(tile, out)?;
+        let _ = landed(out);
+        Ok(())
+    }
 
     /// Completes the format of a level that is to be written with what all its tiles share, such as the tables of
     /// JPEG, which then stand in the directory.

@@ -1,5 +1,7 @@
 //! What the tests of several codecs share: made-up tiles, and every way to damage a stream.
 
+use std::ops::ControlFlow;
+
 use super::{Cause, Codec, Encoded, Plain, Settings, TileFormat};
 use crate::dtype::DType;
 
@@ -54,8 +56,15 @@ pub fn encode(codec: &dyn Codec, bytes: &[u8], width: usize, level: Option<i32>)
 pub fn decode(codec: &dyn Codec, bytes: &[u8], len: usize) -> Result<Vec<u8>, Cause> {
     // Not zero, so that a byte left unwritten shows.
     let mut out = vec![0xa5; len];
-    codec.decode(&Encoded { bytes, rows: 1, index: 0, format: &row(len) }, &mut out)?;
-    Ok(out)
+    let format = row(len);
+    let tile = Encoded { bytes, rows: 1, index: 0, format: &format };
+    let outcome = codec.decode(&tile, &mut out);
+    // Step by step it must come to the same.
+    let mut along = vec![0x5a; len];
+    let stepped = codec.decode_along(&tile, &mut along, &mut |_| ControlFlow::Continue(()));
+    assert_eq!(outcome.is_ok(), stepped.is_ok());
+    assert!(outcome.is_err() || out == along);
+    outcome.map(|()| out)
 }
 
 /// Noise, runs, slopes, and what lies between, of many lengths.

@@ -1,8 +1,9 @@
 //! ZSTD.
 
 use std::cell::RefCell;
+use std::ops::ControlFlow;
 
-use zstd_safe::{CCtx, DCtx, InBuffer, OutBuffer, compress_bound, get_error_name};
+use zstd_safe::{CCtx, DCtx, DParameter, InBuffer, OutBuffer, ResetDirective, compress_bound, get_error_name};
 
 use super::{Cause, Codec, Encoded, Plain, short};
 
@@ -10,11 +11,16 @@ use super::{Cause, Codec, Encoded, Plain, short};
 #[derive(Debug)]
 pub struct Zstd;
 
+/// The first bytes of a frame, which tell how long its header is.
+const FRAME_HEADER: usize = 5;
+
 /// What GDAL writes when nothing is said.
 const DEFAULT_LEVEL: i32 = 9;
 
 thread_local! {
     static DECOMPRESSOR: RefCell<DCtx<'static>> = RefCell::new(DCtx::create());
+    /// Writes straight into the output, block by block: it keeps no window of its own, so it may be kept.
+    static STEPPER: RefCell<DCtx<'static>> = RefCell::new(DCtx::create());
     static COMPRESSOR: RefCell<CCtx<'static>> = RefCell::new(CCtx::create());
 }
 
@@ -40,6 +46,23 @@ impl Codec for Zstd {
         }
     }
 
+    fn decodes_along(&self) -> bool {
+        true
+    }
+
+    fn decode_along(
+        &self,
+        tile: &Encoded<'_>,
+        out: &mut [u8],
+        landed: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> Result<(), Cause> {
+        if STEPPER.with_borrow_mut(|d| step(d, tile.bytes, out, landed)).is_err() {
+            stream(tile.bytes, out)?;
+            let _ = landed(out);
+        }
+        Ok(())
+    }
+
     fn encode(&self, tile: &Plain<'_>, out: &mut Vec<u8>) -> Result<(), Cause> {
         let level = tile.settings.level.unwrap_or(DEFAULT_LEVEL);
         if !(1..=22).contains(&level) {
@@ -51,6 +74,35 @@ impl Codec for Zstd {
         let packed = packed.map_err(|e| Cause::unsupported(format!("zstd: {}", get_error_name(e))))?;
         out.truncate(start + packed);
         Ok(())
+    }
+}
+
+/// Decodes block after block until `out` is full or enough. An error is no verdict: [`stream`] takes more.
+fn step(
+    context: &mut DCtx<'_>,
+    bytes: &[u8],
+    out: &mut [u8],
+    landed: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
+) -> Result<(), zstd_safe::ErrorCode> {
+    context.reset(ResetDirective::SessionOnly)?;
+    context.set_parameter(DParameter::StableOutBuffer(true))?;
+    let (mut read, mut done) = (0, 0);
+    // Frame header first; then it asks for just one block at a time, which is decoded from where it stands.
+    let mut hint = FRAME_HEADER;
+    loop {
+        let mut input = InBuffer { src: &bytes[..bytes.len().min(read + hint)], pos: read };
+        let mut output = OutBuffer::around_pos(out, done);
+        let asked = context.decompress_stream(&mut output, &mut input)?;
+        let before = (read, done);
+        (read, done) = (input.pos, output.pos());
+        if done > before.1 && landed(&out[..done]).is_break() || done == out.len() {
+            return Ok(());
+        }
+        if before == (read, done) {
+            return Err(0);
+        }
+        // After the end of a frame comes another one.
+        hint = if asked == 0 { FRAME_HEADER } else { asked };
     }
 }
 
@@ -78,7 +130,7 @@ fn stream(bytes: &[u8], out: &mut [u8]) -> Result<(), Cause> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{check, decode, encode, torture};
+    use super::super::testing::{Random, check, decode, encode, format, tile, torture};
     use super::*;
 
     #[test]
@@ -101,6 +153,54 @@ mod tests {
         assert_eq!(decode(&Zstd, &packed, 800).unwrap(), plain);
         assert_eq!(decode(&Zstd, &packed, 600).unwrap(), plain[..600]);
         assert!(decode(&Zstd, &packed, 801).is_err());
+    }
+
+    /// Decodes until `enough` bytes are there; gives how many there were each time.
+    fn along(packed: &[u8], out: &mut [u8], enough: usize) -> Result<Vec<usize>, Cause> {
+        let format = format(50000, out.len() as u32, 1, 1, 8);
+        let mut steps = Vec::new();
+        Zstd.decode_along(&tile(&format, packed), out, &mut |done| {
+            steps.push(done.len());
+            if done.len() >= enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        Ok(steps)
+    }
+
+    #[test]
+    fn blocks_are_handed_over_as_they_come() {
+        let mut random = Random::new(5);
+        let plain: Vec<u8> = (0..1_000_000).map(|_| (random.next() >> 40).trailing_zeros() as u8).collect();
+        let packed = encode(&Zstd, &plain, plain.len(), None).unwrap();
+        let mut out = vec![0; plain.len()];
+        let steps = along(&packed, &mut out, usize::MAX).unwrap();
+        assert!(out == plain);
+        assert!(steps.len() > 4 && steps.is_sorted() && steps.last() == Some(&plain.len()), "{steps:?}");
+        out.fill(0);
+        let steps = along(&packed, &mut out, 300_000).unwrap();
+        let done = *steps.last().unwrap();
+        assert!((300_000..600_000).contains(&done));
+        assert!(out[..done] == plain[..done]);
+        // What comes after is not looked at.
+        out.fill(0);
+        along(&packed[..packed.len() / 2], &mut out, 300_000).unwrap();
+        assert!(out[..300_000] == plain[..300_000]);
+        assert!(along(&packed[..packed.len() / 2], &mut out, usize::MAX).is_err());
+    }
+
+    #[test]
+    fn frames_that_are_longer_or_several_are_handed_over_too() {
+        let mut packed = encode(&Zstd, &[1; 500], 500, None).unwrap();
+        packed.extend(encode(&Zstd, &[2; 300], 300, None).unwrap());
+        let plain = [vec![1; 500], vec![2; 300]].concat();
+        for due in [800, 600, 500, 100] {
+            let mut out = vec![0; due];
+            let steps = along(&packed, &mut out, usize::MAX).unwrap();
+            assert_eq!(steps.last(), Some(&due));
+            assert!(out == plain[..due]);
+        }
+        assert!(along(&packed, &mut [0; 801], usize::MAX).is_err());
+        assert!(along(&[], &mut [0; 1], usize::MAX).is_err());
+        assert!(along(&[1, 2, 3, 4, 5, 6, 7, 8, 9], &mut [0; 1], usize::MAX).is_err());
     }
 
     #[test]

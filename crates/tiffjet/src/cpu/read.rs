@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::io::IoSliceMut;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -14,7 +14,7 @@ use super::canvas::Canvas;
 use super::tile;
 use super::unpack::{self, Unpack};
 use crate::backend::{ReadJob, ReadOptions, common_bytes};
-use crate::codec::{Encoded, reverse_bits};
+use crate::codec::{Cause, Encoded, reverse_bits};
 use crate::error::{Error, Result};
 use crate::plan::{ReadPlan, TileRead, runs as tile_runs};
 use crate::source::Source;
@@ -242,7 +242,7 @@ impl Reader<'_> {
     fn row(&self, band: usize, tile: &TileRead, y: u32) -> &mut [u8] {
         let (top, left) = tile.at;
         // SAFETY: the tiles of a plan have disjoint parts and a tile is handled by one thread, which asks for no row of
-        // a band again while it holds it: `place` holds one row of each band, `scatter` up to `SCATTER` different ones.
+        // a band again while it holds it: unpacking holds one row of each band, `scatter` up to `SCATTER` different ones.
         unsafe { self.canvas.span(band, (top + y) as usize, left as usize, tile.part.width as usize) }
     }
 
@@ -353,9 +353,30 @@ impl Reader<'_> {
             return Ok(());
         }
         let plain = sized(buffer, layout.plain_bytes(tile.rows) as usize);
+        if layout.packed_chroma().is_none() && layout.codec.decodes_along() {
+            return self.decode_along(tile, &encoded, plain).map_err(fails);
+        }
         tile::decode(layout, tile, bytes, plain).map_err(fails)?;
         self.place(tile, plain);
         Ok(())
+    }
+
+    /// Decodes a tile and puts rows in their place while they are in the cache, up to the last one that is wanted.
+    fn decode_along(&self, tile: &TileRead, encoded: &Encoded<'_>, decoded: &mut [u8]) -> Result<(), Cause> {
+        let row_bytes = decoded.len() / tile.rows as usize;
+        let first = (tile.part.y - tile.first_row) as usize;
+        let mut placed = 0;
+        let all = tile.part.height as usize;
+        let outcome = self.plan.layout.codec.decode_along(encoded, decoded, &mut |done| {
+            for row in done.chunks_exact(row_bytes).take(first + all).skip(first + placed) {
+                self.unpack.row(row, tile, |band| self.row(band, tile, placed as u32));
+                placed += 1;
+            }
+            if placed == all { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        self.unpack.settle();
+        // Some writers leave out the rows of a tile that hang over the lower edge of the image.
+        if placed == all { Ok(()) } else { outcome }
     }
 
     /// Unpacks the wanted rows of a decoded tile.
@@ -363,7 +384,7 @@ impl Reader<'_> {
         let row_bytes = decoded.len() / tile.rows as usize;
         let first = (tile.part.y - tile.first_row) as usize;
         for (y, row) in decoded.chunks_exact_mut(row_bytes).skip(first).take(tile.part.height as usize).enumerate() {
-            self.unpack.row(row, tile, |band| self.row(band, tile, y as u32));
+            self.unpack.used_row(row, tile, |band| self.row(band, tile, y as u32));
         }
         self.unpack.settle();
     }

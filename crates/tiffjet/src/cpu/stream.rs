@@ -6,6 +6,9 @@
 /// Results below this size may still be in a cache when they are used.
 const LARGE: usize = 8 << 20;
 
+/// Bytes of a line of the caches.
+const LINE: usize = 64;
+
 /// How rows are copied to their place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Copy {
@@ -25,6 +28,17 @@ impl Copy {
         }
         let _ = bytes;
         Self::Plain
+    }
+
+    /// Whether this is the way past the caches.
+    pub(super) fn is_past(self) -> bool {
+        self != Self::Plain
+    }
+
+    /// Whether pixels may be made right where they go. Past the caches these must be whole lines: one that is written
+    /// in parts costs more than it saves.
+    pub(super) fn suits(self, place: &[u8]) -> bool {
+        self == Self::Plain || (place.as_ptr().addr().is_multiple_of(LINE) && place.len().is_multiple_of(LINE))
     }
 
     /// Copies a row; both have one length.
@@ -53,9 +67,9 @@ fn past_caches(from: &[u8], to: &mut [u8]) {
     use std::arch::x86_64::{__m256i, _mm256_loadu_si256, _mm256_stream_si256};
     assert_eq!(from.len(), to.len());
     // Whole lines only: a line that is written in parts costs more than it saves.
-    let head = to.as_ptr().align_offset(64).min(to.len());
-    let lines = (to.len() - head) / 64;
-    let end = head + lines * 64;
+    let head = to.as_ptr().align_offset(LINE).min(to.len());
+    let lines = (to.len() - head) / LINE;
+    let end = head + lines * LINE;
     to[..head].copy_from_slice(&from[..head]);
     for i in 0..lines * 2 {
         // SAFETY: `head + i * 32 + 32 <= end`, which is inside both slices, and `to` is aligned to 32 bytes there.

@@ -1,5 +1,7 @@
 //! One tile on the host: from its bytes in the file to the rows that are unpacked.
 
+use std::ops::ControlFlow;
+
 use super::chroma;
 use crate::codec::{Cause, Encoded, Unit, reverse_bits};
 use crate::layout::Layout;
@@ -26,6 +28,9 @@ pub(super) fn decode(layout: &Layout, tile: &TileRead, bytes: &[u8], out: &mut [
         chroma::expand(&packed, &layout.format, tile.rows, subsampling, out);
         return Ok(());
     }
+    if layout.codec.decodes_along() {
+        return decode_wanted(layout, tile, &encoded, out);
+    }
     layout.codec.decode(&encoded, out).or_else(|cause| {
         // Some writers leave out the rows of a tile that hang over the lower edge of the image.
         let rows = layout.height - tile.row * layout.format.height;
@@ -35,4 +40,15 @@ pub(super) fn decode(layout: &Layout, tile: &TileRead, bytes: &[u8], out: &mut [
         let inside = &mut out[..layout.decoded_bytes(rows) as usize];
         layout.codec.decode(&Encoded { rows, ..encoded }, inside)
     })
+}
+
+/// Decodes as far as rows are wanted: what comes after them may be damaged or left out.
+fn decode_wanted(layout: &Layout, tile: &TileRead, encoded: &Encoded<'_>, out: &mut [u8]) -> Result<(), Cause> {
+    let due = (tile.part.y - tile.first_row + tile.part.height) as usize * (out.len() / tile.rows as usize);
+    let mut got = 0;
+    let outcome = layout.codec.decode_along(encoded, out, &mut |done| {
+        got = done.len();
+        if got >= due { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    if got >= due { Ok(()) } else { outcome }
 }

@@ -43,6 +43,8 @@ enum Depth {
 thread_local! {
     /// One row of samples.
     static ROW: RefCell<(Vec<u8>, Vec<u8>)> = RefCell::default();
+    /// A row that must be changed while the tile it stands in must not.
+    static CHANGED: RefCell<Vec<u8>> = RefCell::default();
     /// The bands of one row.
     static PARTED: RefCell<Vec<u8>> = RefCell::default();
 }
@@ -50,6 +52,7 @@ thread_local! {
 /// Lets go of this thread's buffers where they have become huge.
 pub(super) fn shed() {
     ROW.with_borrow_mut(|(row, wide)| super::shed([row, wide]));
+    CHANGED.with_borrow_mut(|changed| super::shed([changed]));
     PARTED.with_borrow_mut(|parted| super::shed([parted]));
 }
 
@@ -140,23 +143,61 @@ impl Unpack {
         }
     }
 
-    /// Unpacks one row of a tile and hands its pixels to the rows of the output bands.
-    pub(super) fn row<'c>(&self, row: &mut [u8], tile: &TileRead, place: impl Fn(usize) -> &'c mut [u8]) {
-        self.swap(row);
-        match (self.predictor, self.depth) {
-            (Predictor::Float, depth) => ROW.with_borrow_mut(|(floats, wide)| {
-                floats.resize(row.len(), 0);
-                predictor::undo_float(row, floats, self.samples, self.word);
-                match depth {
-                    Depth::Float24(_) => {
-                        widen_float24(self.wanted(floats, tile, FLOAT24), ByteOrder::NATIVE, wide);
-                        self.distribute(wide, tile, place, false);
-                    }
-                    _ => self.distribute(self.wanted(floats, tile, self.dtype.size()), tile, place, false),
+    /// Unpacks one row of a tile and hands its pixels to the rows of the output bands. The row stays as it is.
+    pub(super) fn row<'c>(&self, row: &[u8], tile: &TileRead, place: impl Fn(usize) -> &'c mut [u8]) {
+        if !self.changes(row, tile) {
+            return self.prepared(row, tile, place);
+        }
+        CHANGED.with_borrow_mut(|changed| {
+            changed.clear();
+            changed.extend_from_slice(row);
+            self.used_row(changed, tile, place);
+        });
+    }
+
+    /// [`Self::row`] of a row that is not needed any more.
+    pub(super) fn used_row<'c>(&self, row: &mut [u8], tile: &TileRead, place: impl Fn(usize) -> &'c mut [u8]) {
+        if self.changes(row, tile) {
+            self.swap(row);
+            match self.predictor {
+                Predictor::Horizontal if !self.sums_apart(row, tile) => {
+                    predictor::undo_horizontal(row, self.samples, self.word);
                 }
-            }),
+                Predictor::Float if self.samples > 1 => predictor::undo_horizontal(row, self.samples, 1),
+                _ => {}
+            }
+        }
+        self.prepared(row, tile, place);
+    }
+
+    /// Whether a row must be changed where it stands before its pixels can be handed out.
+    fn changes(&self, row: &[u8], tile: &TileRead) -> bool {
+        let predicted = match self.predictor {
+            Predictor::None => false,
+            Predictor::Horizontal => !self.sums_apart(row, tile),
+            Predictor::Float => self.samples > 1,
+        };
+        predicted || self.swap > 1
+    }
+
+    /// Whether the horizontal predictor is undone while bands are told apart: that needs all of them, and whole rows.
+    fn sums_apart(&self, row: &[u8], tile: &TileRead) -> bool {
+        self.samples > 1 && self.all && self.is_whole(row, tile)
+    }
+
+    /// All samples of a row are wanted, and they stand in it as they do in memory.
+    fn is_whole(&self, row: &[u8], tile: &TileRead) -> bool {
+        let bytes = tile.part.width as usize * self.samples * self.dtype.size();
+        self.depth == Depth::Whole && tile.part.x == 0 && row.len() == bytes
+    }
+
+    /// Hands out the pixels of a row that is as `changes` wants it.
+    fn prepared<'c>(&self, row: &[u8], tile: &TileRead, place: impl Fn(usize) -> &'c mut [u8]) {
+        match (self.predictor, self.depth) {
+            (Predictor::Float, depth) => self.floats(row, tile, place, depth),
             (predictor, Depth::Whole) => {
-                self.distribute_predicted(row, tile, place, predictor == Predictor::Horizontal)
+                let sums = predictor == Predictor::Horizontal && self.sums_apart(row, tile);
+                self.distribute(self.wanted(row, tile, self.dtype.size()), tile, place, sums);
             }
             (_, Depth::Bits { bits, signed }) => ROW.with_borrow_mut(|(_, wide)| {
                 let (first, count) = self.samples_of(tile);
@@ -170,21 +211,29 @@ impl Unpack {
         }
     }
 
-    fn distribute_predicted<'c>(
-        &self,
-        row: &mut [u8],
-        tile: &TileRead,
-        place: impl Fn(usize) -> &'c mut [u8],
-        predicted: bool,
-    ) {
-        let pixels = tile.part.width as usize;
-        let whole = tile.part.x == 0 && row.len() == pixels * self.samples * self.dtype.size();
-        // Undoing and splitting in one pass needs every sample as one word and the row from its beginning.
-        let fused = whole && self.samples > 1 && self.all;
-        if predicted && !fused {
-            predictor::undo_horizontal(row, self.samples, self.word);
+    /// Floats whose bytes stand in planes, as differences where a pixel is one sample.
+    fn floats<'c>(&self, row: &[u8], tile: &TileRead, place: impl Fn(usize) -> &'c mut [u8], depth: Depth) {
+        if self.is_whole(row, tile)
+            && let Some(band) = self.only_band(tile)
+            && let out = place(band)
+            && self.copy.suits(out)
+        {
+            return predictor::undo_float_single(row, out, self.word, self.copy.is_past());
         }
-        self.distribute(self.wanted(row, tile, self.dtype.size()), tile, place, predicted && fused);
+        ROW.with_borrow_mut(|(floats, wide)| {
+            floats.resize(row.len(), 0);
+            match self.samples {
+                1 => predictor::undo_float_single(row, floats, self.word, false),
+                _ => predictor::zip_floats(row, floats, self.word),
+            }
+            match depth {
+                Depth::Float24(_) => {
+                    widen_float24(self.wanted(floats, tile, FLOAT24), ByteOrder::NATIVE, wide);
+                    self.distribute(wide, tile, place, false);
+                }
+                _ => self.distribute(self.wanted(floats, tile, self.dtype.size()), tile, place, false),
+            }
+        });
     }
 
     /// The first sample of the wanted part of a row, and how many there are.
@@ -217,20 +266,23 @@ impl Unpack {
 }
 
 impl Unpack {
-    /// Parts interleaved pixels of all bands; large results by way of a buffer that stays in the cache.
+    /// Parts interleaved pixels of all bands; where they can't go past the caches to their place at once, by way of a
+    /// buffer that stays in the cache.
     fn split<'c>(&self, row: &[u8], place: impl Fn(usize) -> &'c mut [u8], predicted: bool) {
         let size = self.dtype.size();
-        if self.copy == Copy::Plain {
-            return collected((0..self.samples).map(place), |rows| predictor::split(row, rows, size, predicted));
-        }
-        PARTED.with_borrow_mut(|parted| {
-            parted.resize(row.len(), 0);
-            let length = row.len() / self.samples;
-            collected(parted.chunks_exact_mut(length), |rows| {
-                predictor::split(row, rows, size, predicted);
-                for (band, row) in rows.iter().enumerate() {
-                    self.copy.row(row, place(band));
-                }
+        collected((0..self.samples).map(place), |places| {
+            if places.iter().all(|place| self.copy.suits(place)) {
+                return predictor::split(row, places, size, predicted, self.copy.is_past());
+            }
+            PARTED.with_borrow_mut(|parted| {
+                parted.resize(row.len(), 0);
+                let length = row.len() / self.samples;
+                collected(parted.chunks_exact_mut(length), |rows| {
+                    predictor::split(row, rows, size, predicted, false);
+                    for (row, place) in rows.iter().zip(places) {
+                        self.copy.row(row, place);
+                    }
+                });
             });
         });
     }

@@ -118,6 +118,23 @@ pub fn zip(planes: &[u8], out: &mut [u8], word: usize) -> usize {
     }
 }
 
+/// [`zip`] of bytes that are first summed, each with all before it in the row, and stored `past` the caches where that
+/// is asked and possible; gives the numbers that are done.
+pub fn zip_sums(planes: &[u8], out: &mut [u8], word: usize, past: bool) -> usize {
+    if !is_x86_feature_detected!("avx2") {
+        return 0;
+    }
+    // SAFETY: AVX2 is there.
+    unsafe {
+        match word {
+            2 => zip_sums_of_planes::<2>(planes, out, past),
+            4 => zip_sums_of_planes::<4>(planes, out, past),
+            8 => zip_sums_of_planes::<8>(planes, out, past),
+            _ => 0,
+        }
+    }
+}
+
 /// Makes planes of bytes of numbers, the most significant first; gives the numbers that are done.
 pub fn unzip(row: &[u8], planes: &mut [u8], word: usize) -> usize {
     if !is_x86_feature_detected!("avx2") {
@@ -135,8 +152,8 @@ pub fn unzip(row: &[u8], planes: &mut [u8], word: usize) -> usize {
 }
 
 /// Writes each sample of the pixels in `row` to its band, from pixel `start` on, or its `sums` over the row so far;
-/// gives the pixels that are done.
-pub fn part(row: &[u8], out: &mut [&mut [u8]], start: usize, word: usize, sums: bool) -> usize {
+/// `past` the caches where that is asked and possible. Gives the pixels that are done.
+pub fn part(row: &[u8], out: &mut [&mut [u8]], start: usize, word: usize, sums: bool, past: bool) -> usize {
     if (sums && out.len() * word > HALF) || !is_x86_feature_detected!("avx2") {
         return 0;
     }
@@ -144,13 +161,13 @@ pub fn part(row: &[u8], out: &mut [&mut [u8]], start: usize, word: usize, sums: 
     // SAFETY: AVX2 is there.
     unsafe {
         match out.len() {
-            2 => part_samples::<2>(row, out, start, word, sums),
-            3 => part_samples::<3>(row, out, start, word, sums),
-            4 => part_samples::<4>(row, out, start, word, sums),
-            5 => part_samples::<5>(row, out, start, word, sums),
-            6 => part_samples::<6>(row, out, start, word, sums),
-            7 => part_samples::<7>(row, out, start, word, sums),
-            8 => part_samples::<8>(row, out, start, word, sums),
+            2 => part_samples::<2>(row, out, start, word, sums, past),
+            3 => part_samples::<3>(row, out, start, word, sums, past),
+            4 => part_samples::<4>(row, out, start, word, sums, past),
+            5 => part_samples::<5>(row, out, start, word, sums, past),
+            6 => part_samples::<6>(row, out, start, word, sums, past),
+            7 => part_samples::<7>(row, out, start, word, sums, past),
+            8 => part_samples::<8>(row, out, start, word, sums, past),
             _ => 0,
         }
     }
@@ -217,6 +234,79 @@ fn zip_planes<const W: usize>(planes: &[u8], out: &mut [u8]) -> usize {
     count / HALF * HALF
 }
 
+/// Sums of bytes become sums of numbers whose bytes do not carry: once the planes are zipped, few steps reach over half
+/// a register. All planes are summed side by side, so where each begins is found first.
+#[target_feature(enable = "avx2")]
+fn zip_sums_of_planes<const W: usize>(planes: &[u8], out: &mut [u8], past: bool) -> usize {
+    let count = planes.len() / W;
+    let mut first = [0u8; W];
+    for k in (1..W).rev() {
+        first[k - 1] = first[k].wrapping_add(total_of(&planes[(W - 1 - k) * count..][..count]));
+    }
+    let first: [u8; HALF] = std::array::from_fn(|j| first[j % W]);
+    let mut carry = _mm256_broadcastsi128_si256(load_half(&first));
+    let again = _mm256_broadcastsi128_si256(load_half(&AGAIN[W]));
+    let groups = out.chunks_exact_mut(W * FULL);
+    let done = groups.len() * FULL;
+    for (i, out) in groups.enumerate() {
+        // The low halves hold the first 16 numbers of the group, the high ones the others.
+        let mut v = [_mm256_setzero_si256(); W];
+        for (k, v) in v.iter_mut().enumerate() {
+            *v = load_full(&planes[(W - 1 - k) * count + i * FULL..]);
+        }
+        for _ in 0..W.ilog2() {
+            let mut wider = v;
+            for k in 0..W / 2 {
+                wider[2 * k] = _mm256_unpacklo_epi8(v[k], v[k + W / 2]);
+                wider[2 * k + 1] = _mm256_unpackhi_epi8(v[k], v[k + W / 2]);
+            }
+            v = wider;
+        }
+        let mut last = _mm256_setzero_si256();
+        for v in &mut v {
+            for k in 0..steps(W) {
+                let reach = _mm256_broadcastsi128_si256(load_half(&MOVE[HALF - (W << k)..]));
+                *v = _mm256_add_epi8(*v, _mm256_shuffle_epi8(*v, reach));
+            }
+            *v = _mm256_add_epi8(*v, last);
+            last = _mm256_shuffle_epi8(*v, again);
+        }
+        let (before, after) = carried::<1>(carry, last);
+        carry = after;
+        for (pair, k) in v.chunks_exact(2).zip(0..) {
+            let (a, b) = (_mm256_add_epi8(pair[0], before), _mm256_add_epi8(pair[1], before));
+            store_past(_mm256_permute2x128_si256::<0x20>(a, b), &mut out[k * FULL..], past);
+            store_past(_mm256_permute2x128_si256::<0x31>(a, b), &mut out[W * HALF + k * FULL..], past);
+        }
+    }
+    done
+}
+
+/// What stands before each half of a register that goes on from `carry`, when its halves sum up to `totals`; and what
+/// stands after it.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn carried<const W: usize>(carry: __m256i, totals: __m256i) -> (__m256i, __m256i) {
+    let swapped = _mm256_permute2x128_si256::<0x01>(totals, totals);
+    let low_to_high = _mm256_permute2x128_si256::<0x08>(totals, totals);
+    (add_full::<W>(carry, low_to_high), add_full::<W>(carry, add_full::<W>(totals, swapped)))
+}
+
+/// The sum of all bytes.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn total_of(bytes: &[u8]) -> u8 {
+    let (registers, rest) = bytes.as_chunks::<FULL>();
+    let zero = _mm256_setzero_si256();
+    let mut sums = zero;
+    for register in registers {
+        sums = _mm256_add_epi64(sums, _mm256_sad_epu8(load_full(register), zero));
+    }
+    let half = _mm_add_epi64(_mm256_castsi256_si128(sums), _mm256_extracti128_si256::<1>(sums));
+    let total = _mm_cvtsi128_si64(_mm_add_epi64(half, _mm_unpackhi_epi64(half, half))) as u8;
+    rest.iter().fold(total, |sum, &byte| sum.wrapping_add(byte))
+}
+
 #[target_feature(enable = "avx2")]
 fn unzip_planes<const W: usize>(row: &[u8], planes: &mut [u8]) -> usize {
     let count = row.len() / W;
@@ -243,48 +333,76 @@ fn unzip_planes<const W: usize>(row: &[u8], planes: &mut [u8]) -> usize {
 }
 
 #[target_feature(enable = "avx2")]
-fn part_samples<const S: usize>(row: &[u8], out: &mut [&mut [u8]], start: usize, word: usize, sums: usize) -> usize {
+fn part_samples<const S: usize>(
+    row: &[u8],
+    out: &mut [&mut [u8]],
+    start: usize,
+    word: usize,
+    sums: usize,
+    past: bool,
+) -> usize {
     match sums {
-        0 => part_rows::<S, 0>(row, out, start, word),
-        1 => part_rows::<S, 1>(row, out, start, word),
-        2 => part_rows::<S, 2>(row, out, start, word),
-        4 => part_rows::<S, 4>(row, out, start, word),
-        _ => part_rows::<S, 8>(row, out, start, word),
+        0 => part_rows::<S, 0>(row, out, start, word, past),
+        1 => part_rows::<S, 1>(row, out, start, word, past),
+        2 => part_rows::<S, 2>(row, out, start, word, past),
+        4 => part_rows::<S, 4>(row, out, start, word, past),
+        _ => part_rows::<S, 8>(row, out, start, word, past),
     }
 }
 
 /// `S` half registers hold as many samples of each band as one half register: every band picks its bytes from all.
+/// Two such groups are done at once, one in the low halves and one in the high ones.
 /// `SUMS` is the bytes of the words to sum before that, 0 for none.
 #[target_feature(enable = "avx2")]
-fn part_rows<const S: usize, const SUMS: usize>(row: &[u8], out: &mut [&mut [u8]], start: usize, word: usize) -> usize {
+fn part_rows<const S: usize, const SUMS: usize>(
+    row: &[u8],
+    out: &mut [&mut [u8]],
+    start: usize,
+    word: usize,
+    past: bool,
+) -> usize {
     let distance = S * SUMS;
     if distance > HALF {
         return 0;
     }
     let pick = &Pick::<S>::TABLE[word.ilog2() as usize];
-    let again = load_half(&AGAIN[distance]);
-    let mut last = _mm_setzero_si128();
-    let groups = row.chunks_exact(S * HALF);
-    let done = groups.len() * HALF / word;
+    let again = _mm256_broadcastsi128_si256(load_half(&AGAIN[distance]));
+    let mut carry = _mm256_setzero_si256();
+    let groups = row.chunks_exact(S * FULL);
+    let done = groups.len() * FULL / word;
     for (i, group) in groups.enumerate() {
-        let mut v = [_mm_setzero_si128(); S];
-        for (v, bytes) in v.iter_mut().zip(group.chunks_exact(HALF)) {
-            *v = load_half(bytes);
-            if SUMS > 0 {
+        let (low, high) = group.split_at(S * HALF);
+        let mut v = [_mm256_setzero_si256(); S];
+        for ((v, low), high) in v.iter_mut().zip(low.chunks_exact(HALF)).zip(high.chunks_exact(HALF)) {
+            *v = _mm256_set_m128i(load_half(high), load_half(low));
+        }
+        if SUMS > 0 {
+            let mut last = _mm256_setzero_si256();
+            for v in &mut v {
                 for k in 0..steps(distance) {
-                    let reach = load_half(&MOVE[HALF - (distance << k)..]);
-                    *v = add_half::<SUMS>(*v, _mm_shuffle_epi8(*v, reach));
+                    let reach = _mm256_broadcastsi128_si256(load_half(&MOVE[HALF - (distance << k)..]));
+                    *v = add_full::<SUMS>(*v, _mm256_shuffle_epi8(*v, reach));
                 }
-                *v = add_half::<SUMS>(*v, last);
-                last = _mm_shuffle_epi8(*v, again);
+                *v = add_full::<SUMS>(*v, last);
+                last = _mm256_shuffle_epi8(*v, again);
+            }
+            let (mut before, after) = carried::<SUMS>(carry, last);
+            carry = after;
+            for v in &mut v {
+                *v = add_full::<SUMS>(*v, before);
+                // Each half register goes on with the turn that the one before ended with.
+                if !HALF.is_multiple_of(distance) {
+                    before = _mm256_shuffle_epi8(before, again);
+                }
             }
         }
         for (band, pick) in out.iter_mut().zip(pick) {
-            let mut own = _mm_setzero_si128();
+            let mut own = _mm256_setzero_si256();
             for (v, pick) in v.iter().zip(pick) {
-                own = _mm_or_si128(own, _mm_shuffle_epi8(*v, load_half(pick)));
+                let pick = _mm256_broadcastsi128_si256(load_half(pick));
+                own = _mm256_or_si256(own, _mm256_shuffle_epi8(*v, pick));
             }
-            store_half(own, &mut band[start * word + i * HALF..]);
+            store_past(own, &mut band[start * word + i * FULL..], past);
         }
     }
     done
@@ -323,6 +441,20 @@ fn store_full(value: __m256i, bytes: &mut [u8]) {
     let bytes = &mut bytes[..FULL];
     // SAFETY: 32 bytes are there to write, at any address.
     unsafe { _mm256_storeu_si256(bytes.as_mut_ptr().cast(), value) }
+}
+
+/// [`store_full`], or past the caches, which only multiples of 32 can be.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn store_past(value: __m256i, bytes: &mut [u8], past: bool) {
+    let bytes = &mut bytes[..FULL];
+    let address: *mut __m256i = bytes.as_mut_ptr().cast();
+    if past && address.is_aligned() {
+        // SAFETY: 32 bytes are there to write, and the address is a multiple of 32.
+        unsafe { _mm256_stream_si256(address, value) }
+    } else {
+        store_full(value, bytes);
+    }
 }
 
 #[inline]
