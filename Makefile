@@ -1,5 +1,5 @@
 # Needs Rust, a C and a C++ compiler, make and Python 3.11 or later. Everything else comes from crates.io and, for the
-# benchmark alone, from PyPI; nothing is installed outside this folder and cargo's cache.
+# benchmark and the compiler of CUDA kernels alone, from PyPI; nothing is installed outside this folder and cargo's cache.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -13,7 +13,7 @@ BUILD := build
 # variable would make zstd's build script take the library of the system instead, of whatever version it has.
 unexport ZSTD_SYS_USE_PKG_CONFIG
 
-.PHONY: help demo test judge round-trip check fmt clippy rules doc clean
+.PHONY: help demo test judge round-trip check fmt clippy rules doc kernels kernels-check clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -60,6 +60,12 @@ rules: ## the rules of ARCHITECTURE.md that no compiler checks
 # The command line has the name of the library; its pages would take the library's place.
 doc: ## does the documentation build without a warning
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --exclude tiffjet-cli --no-deps --locked
+
+kernels: ## compile the CUDA kernels, with pinned compilers from PyPI, into the file that is committed
+	$(PYTHON) -B scripts/make_kernels.py
+
+kernels-check: ## is that file what the sources give
+	$(PYTHON) -B scripts/make_kernels.py --check
 
 clean: ## all that was built
 	$(CARGO) clean

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use clap::Args;
 use tiffjet::source::MemorySource;
-use tiffjet::{Error, Image, Limits, OpenOptions, Window};
+use tiffjet::{Backend, Cpu, Error, Image, Limits, OpenOptions, Window};
+use tiffjet_cuda::Cuda;
 
 /// A file to read: a path, or `-` for standard input.
 #[derive(Debug, Clone)]
@@ -127,18 +128,26 @@ pub struct On {
 }
 
 impl On {
-    /// An error when the device can't be had.
-    pub fn available(&self, name: &Arc<str>) -> tiffjet::Result<()> {
-        let device = match self.device {
-            DeviceChoice::Auto | DeviceChoice::Cpu => return Ok(()),
-            DeviceChoice::Cuda(None) => "cuda".to_owned(),
-            DeviceChoice::Cuda(Some(id)) => format!("cuda:{id}"),
-        };
-        Err(Error::Unavailable {
-            name: name.clone(),
-            library: format!("device {device}"),
-            hint: "the CUDA backend is not built yet; use --device cpu".into(),
-        })
+    /// What decodes there; `auto` is a GPU where one can be used.
+    pub fn backend(&self) -> tiffjet::Result<Box<dyn Backend>> {
+        match self.device {
+            DeviceChoice::Cpu => Ok(Box::new(Cpu::shared()?)),
+            DeviceChoice::Cuda(ordinal) => Ok(Box::new(Cuda::new(ordinal.unwrap_or(0))?)),
+            DeviceChoice::Auto => match tiffjet_cuda::available().and_then(|()| Cuda::new(0)) {
+                Ok(cuda) => Ok(Box::new(cuda)),
+                Err(_) => Ok(Box::new(Cpu::shared()?)),
+            },
+        }
+    }
+
+    /// An error when the device can't encode.
+    pub fn encodes(&self, name: &Arc<str>) -> tiffjet::Result<()> {
+        match self.device {
+            DeviceChoice::Auto | DeviceChoice::Cpu => Ok(()),
+            DeviceChoice::Cuda(_) => {
+                Err(Error::unsupported(name, "writing on the GPU is not built yet", "use --device cpu"))
+            }
+        }
     }
 }
 
@@ -146,7 +155,7 @@ impl On {
 enum DeviceChoice {
     Auto,
     Cpu,
-    Cuda(Option<u32>),
+    Cuda(Option<i32>),
 }
 
 impl FromStr for DeviceChoice {
@@ -157,7 +166,10 @@ impl FromStr for DeviceChoice {
             None if text == "auto" => Ok(Self::Auto),
             None if text == "cpu" => Ok(Self::Cpu),
             None if text == "cuda" => Ok(Self::Cuda(None)),
-            Some(("cuda", id)) => id.parse().map(|id| Self::Cuda(Some(id))).map_err(|_| "cuda:N takes a number".into()),
+            Some(("cuda", id)) => match id.parse() {
+                Ok(id) if id >= 0 => Ok(Self::Cuda(Some(id))),
+                _ => Err("cuda:N takes a number".into()),
+            },
             _ => Err("a device is auto, cpu, cuda or cuda:N".into()),
         }
     }
@@ -179,6 +191,7 @@ mod tests {
     fn devices_have_four_forms() {
         assert_eq!("auto".parse(), Ok(DeviceChoice::Auto));
         assert_eq!("cuda:3".parse(), Ok(DeviceChoice::Cuda(Some(3))));
+        assert!("cuda:-1".parse::<DeviceChoice>().is_err());
         assert!("cuda:x".parse::<DeviceChoice>().is_err());
         assert!("gpu".parse::<DeviceChoice>().is_err());
     }

@@ -1,5 +1,6 @@
 //! `tiffjet checksum`: decodes and prints the hash of every band.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -8,7 +9,7 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tiffjet::geo::Nodata;
-use tiffjet::{DType, Image, Layout, Window};
+use tiffjet::{DType, Image, Layout, Tensor, Window};
 
 use crate::Outcome;
 use crate::args::{On, Pixels};
@@ -35,7 +36,7 @@ pub struct Checksum {
 
 impl Checksum {
     pub fn run(&self) -> Outcome {
-        self.on.available(&self.pixels.file.name())?;
+        let backend = self.on.backend()?;
         let image = self.pixels.file.open()?;
         let window = self.pixels.window();
         let whole = image.plan_shape(&window)?;
@@ -47,9 +48,10 @@ impl Checksum {
         let band_bytes = whole[1] * whole[2] * shown_as(dtype).size();
         let mut done = 0;
         for piece in pieces(layout, &window, whole) {
-            let tensor = image.read(&piece)?;
-            for (band, hash) in hashes.iter_mut().enumerate() {
-                let pixels = tensor.band(band).unwrap_or_default();
+            let tensor = image.read_on(&*backend, &piece)?;
+            let bytes = on_host(&tensor)?;
+            for (band, (hash, pixels)) in hashes.iter_mut().zip(bytes.chunks_exact(bytes.len() / whole[0])).enumerate()
+            {
                 let pixels = as_shown(pixels, dtype);
                 hash.update(&*pixels);
                 if let Some(dump) = &dump {
@@ -74,6 +76,16 @@ impl Checksum {
         })?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// The bytes of pixels, wherever they are.
+fn on_host(tensor: &Tensor) -> tiffjet::Result<Cow<'_, [u8]>> {
+    if let Some(bytes) = tensor.bytes() {
+        return Ok(bytes.into());
+    }
+    let mut bytes = vec![0; tensor.storage().length()];
+    tensor.storage().to_host(&mut bytes)?;
+    Ok(bytes.into())
 }
 
 fn line(image: &Image, shape: [usize; 3], dtype: DType, hashes: &[String]) -> Value {
@@ -106,7 +118,7 @@ fn shown_as(dtype: DType) -> DType {
 }
 
 /// Little-endian bytes of pixels, as they are hashed.
-fn as_shown(pixels: &[u8], dtype: DType) -> std::borrow::Cow<'_, [u8]> {
+fn as_shown(pixels: &[u8], dtype: DType) -> Cow<'_, [u8]> {
     if dtype == DType::ComplexInt32 {
         let floats = pixels.as_chunks::<4>().0.iter().flat_map(|b| (i32::from_ne_bytes(*b) as f32).to_le_bytes());
         return floats.collect::<Vec<u8>>().into();

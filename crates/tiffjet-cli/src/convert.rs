@@ -55,7 +55,7 @@ fn parse_bytes(text: &str) -> std::result::Result<u64, String> {
 
 impl Convert {
     pub fn run(&self) -> Outcome {
-        self.on.available(&self.file.name())?;
+        self.on.encodes(&self.file.name())?;
         let image = self.file.open()?;
         let window = self.part.of_level(0);
         let shape = image.plan_shape(&window)?;

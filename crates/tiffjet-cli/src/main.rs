@@ -3,6 +3,7 @@
 mod args;
 mod checksum;
 mod convert;
+mod doctor;
 mod info;
 mod output;
 mod pieces;
@@ -29,6 +30,7 @@ enum Verb {
     Info(info::Info),
     Checksum(checksum::Checksum),
     Convert(Box<convert::Convert>),
+    Doctor(doctor::Doctor),
     Plan(plan::Plan),
     Preview(preview::Preview),
     Validate(validate::Validate),
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
         Verb::Info(verb) => verb.run(),
         Verb::Checksum(verb) => verb.run(),
         Verb::Convert(verb) => verb.run(),
+        Verb::Doctor(verb) => verb.run(),
         Verb::Plan(verb) => verb.run(),
         Verb::Preview(verb) => verb.run(),
         Verb::Validate(verb) => verb.run(),

@@ -30,15 +30,18 @@ enum Status {
 };
 
 // A part of one decoded tile on its way to its place in an array (band, y, x).
+//
+// `in` has any alignment; the aligned units of 16 bytes that hold its first and its last byte can be read. Parts do not
+// overlap in the array, of which nothing else is written.
 struct Place {
-    const u8* in;   // first wanted row of the tile, its first column included; null: fill. Any alignment for plain rows.
-    u8* out;        // the array of the window this tile belongs to
+    const u8* in;   // first wanted row of the tile, its first column included; null: fill
+    u8* out;        // the array of the window this tile belongs to, aligned to a value
     u32 x;          // first wanted pixel of each row of the tile
     u32 height;     // wanted rows
     u32 width;      // wanted pixels of a row
     u32 at_y;       // where they go in the array
     u32 at_x;
-    u32 plane;      // band of the file that a planar tile holds
+    u32 plane;      // band of the file that a planar tile holds; 0 when all bands stand in one
 };
 
 enum Predictor { PREDICTOR_NONE = 0, PREDICTOR_HORIZONTAL = 1, PREDICTOR_FLOAT = 2 };
@@ -49,12 +52,13 @@ enum Depth {
     DEPTH_FLOAT24 = 2,  // 1 sign, 7 exponent, 16 fraction bits
 };
 
-// How the rows of all tiles of a batch are unpacked.
+// How the rows of all tiles of a batch are unpacked: bits turned round, bytes swapped, the predictor undone, samples
+// widened, in this order.
 struct Format {
     u64 row_bytes;    // of a decoded tile
-    u64 out_row;      // bytes from one row of the array to the next
-    u64 out_band;     // bytes from one band of the array to the next
-    u32 tile_width;   // pixels of a row of a tile, padding included
+    u64 out_row;      // bytes from one row of the array to the next, whole values
+    u64 out_band;     // bytes from one band of the array to the next, whole values
+    u32 tile_width;   // pixels of a row of a tile, padding included; less than 2^31 - 1024
     u32 samples;      // of a pixel in a tile; 1 when the planes are apart
     u32 depth;        // Depth
     u32 bits;         // of a sample in the file
@@ -68,9 +72,9 @@ struct Format {
     u32 bands;        // bands of the array
     u32 all;          // the bands of the array are those of the file, in order
     u32 reversed;     // the bits of every byte of uncompressed rows are turned round
-    u32 nodata;       // values equal to `nodata_value` become NaN (floats only)
+    u32 nodata;       // values equal to `nodata_value` become NaN (real floats only; both zeros are equal)
     u32 pad;
-    const u16* band_of;  // for each band of the array its band in the file
-    u8 fill[16];         // one value, for tiles that are not in the file
+    const u16* band_of;  // for each band of the array its band in the file; not read when `all`
+    u8 fill[16];         // one value, for tiles that are not in the file; stored as it is, nodata or not
     u8 nodata_value[16];
 };

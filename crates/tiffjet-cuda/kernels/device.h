@@ -28,4 +28,5 @@ typedef uint32_t u32;
 typedef uint64_t u64;
 
 #define DEVICE static __device__ __forceinline__
+#define DEVICE_MEMBER __device__ __forceinline__
 #define FULL_WARP 0xffffffffu

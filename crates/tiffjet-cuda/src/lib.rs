@@ -1,1 +1,179 @@
 //! The CUDA backend of tiffjet: whole batches of tiles decoded and placed in device memory.
+//!
+//! Needs the NVIDIA driver alone, found at run time; without one, [`available`] says what is missing. Nothing of CUDA
+//! happens before the first [`Cuda::new`].
+
+mod batch;
+mod codec;
+mod decode;
+mod fetch;
+mod ffi;
+mod format;
+mod kernels;
+mod memory;
+mod storage;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tiffjet::backend::{EncodeJob, common_shape};
+use tiffjet::{
+    Backend, Cpu, Destination, EncodedRows, Error, OverviewPlan, ReadJob, ReadOptions, Reducer, Report, Result, Tensor,
+};
+
+pub use decode::{Phases, Settings};
+pub use ffi::load::look_in_site_packages;
+pub use memory::DeviceInfo;
+
+use ffi::driver::Driver;
+use ffi::load::{Library, Wanted};
+use memory::Gpu;
+
+/// Decodes on one GPU.
+#[derive(Clone)]
+pub struct Cuda {
+    gpu: Arc<Gpu>,
+    settings: Settings,
+}
+
+/// The devices of this machine, or why there are none. Makes no context.
+pub fn devices() -> Result<Vec<DeviceInfo>> {
+    let driver = Driver::get().map_err(memory::unavailable)?;
+    let failed = |failure: ffi::driver::Failure| memory::unavailable(&ffi::driver::Absence::Failed(failure));
+    (0..driver.devices().map_err(failed)?).map(|i| DeviceInfo::new(driver, i).map_err(failed)).collect()
+}
+
+/// Whether there is a device that can be used; an error says why not.
+pub fn available() -> Result<()> {
+    let devices = devices()?;
+    match devices.iter().find(|device| device.unusable.is_none()) {
+        Some(_) => Ok(()),
+        None => Err(Error::Unavailable {
+            name: "cuda".into(),
+            library: "a GPU".into(),
+            hint: devices.into_iter().find_map(|device| device.unusable).unwrap_or("there is none".to_owned()),
+        }),
+    }
+}
+
+/// A library that is found at run time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LibraryInfo {
+    /// Its name.
+    pub name: &'static str,
+    /// Where it was found.
+    pub path: Option<PathBuf>,
+    /// Its version.
+    pub version: Option<String>,
+    /// What it is good for.
+    pub enables: &'static str,
+    /// What to install.
+    pub hint: &'static str,
+    /// Why it can't be used, where it can't.
+    pub problem: Option<String>,
+}
+
+/// Every library that is looked for, found or not.
+pub fn libraries() -> Vec<LibraryInfo> {
+    let driver = Driver::get();
+    let info = |wanted: Wanted, path: Option<PathBuf>, version: Option<String>, problem: Option<String>| LibraryInfo {
+        name: wanted.name,
+        path,
+        version,
+        enables: wanted.enables,
+        hint: wanted.hint,
+        problem,
+    };
+    let found = |library: &Library| Some(library.path().to_owned());
+    vec![match driver {
+        Ok(driver) => {
+            let (major, minor) = driver.version();
+            info(ffi::driver::WANTED, found(driver.library()), Some(format!("for CUDA {major}.{minor}")), None)
+        }
+        Err(absence) => info(ffi::driver::WANTED, None, None, Some(absence.to_string())),
+    }]
+}
+
+impl Cuda {
+    /// The backend of a device. Its context is the one that everyone in this process shares; made when first asked for.
+    pub fn new(ordinal: i32) -> Result<Self> {
+        Ok(Self { gpu: Gpu::get(ordinal)?, settings: Settings::default() })
+    }
+
+    /// The same with other settings.
+    pub fn with(&self, settings: Settings) -> Self {
+        Self { gpu: self.gpu.clone(), settings }
+    }
+
+    /// What it works with.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Measures the phases of a read one by one.
+    pub fn phases(&self, jobs: &[ReadJob<'_>]) -> Result<Phases> {
+        decode::phases(&self.gpu, &self.settings, jobs)
+    }
+
+    /// The most device memory that results and reads had at once in this process.
+    pub fn peak_memory(&self) -> Result<u64> {
+        let peak = self.gpu.pool().value(ffi::driver::PoolValue::UsedHigh);
+        peak.map_err(|failure| self.gpu.refused(&self.name().into(), &failure))
+    }
+
+    /// The device.
+    pub fn device(&self) -> &DeviceInfo {
+        &self.gpu.info
+    }
+}
+
+impl std::fmt::Debug for Cuda {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cuda").field("device", &self.gpu.info).field("settings", &self.settings).finish()
+    }
+}
+
+impl Backend for Cuda {
+    fn name(&self) -> &str {
+        &self.gpu.device
+    }
+
+    fn read(&self, jobs: &[ReadJob<'_>], options: &ReadOptions) -> Result<Tensor> {
+        let (shape, dtype) = common_shape(jobs)?;
+        let (buffer, report) = decode::read_new(&self.gpu, &self.settings, jobs, options)?;
+        Ok(Tensor::many(jobs.len(), shape, dtype, Arc::new(buffer), report))
+    }
+
+    fn read_into(&self, jobs: &[ReadJob<'_>], out: Destination<'_>, options: &ReadOptions) -> Result<Report> {
+        let bytes = tiffjet::backend::common_bytes(jobs)?;
+        let name = jobs[0].source.name();
+        if out.length() != bytes {
+            return Err(Error::invalid(name, format!("the output has {} bytes, the windows {bytes}", out.length())));
+        }
+        match out {
+            Destination::Host(out) => decode::read_to_host(&self.gpu, &self.settings, jobs, options, out),
+            Destination::Device(memory) => {
+                let own = storage::device(&self.gpu);
+                if memory.device() != own {
+                    let what = format!("{} cannot write memory of device {:?}", self.name(), memory.device());
+                    return Err(Error::invalid(name, what));
+                }
+                let at = (memory.address() as u64, memory.stream());
+                decode::read_at(&self.gpu, &self.settings, jobs, options, at)
+            }
+        }
+    }
+
+    fn encode(&self, job: &EncodeJob<'_>, emit: &mut (dyn FnMut(EncodedRows) -> Result<()> + Send)) -> Result<()> {
+        // Rows are in memory of the host, and so are the codecs.
+        Cpu::shared()?.encode(job, emit)
+    }
+
+    fn parallelism(&self) -> usize {
+        Cpu::shared().map_or(1, |cpu| cpu.threads())
+    }
+
+    fn reducer(&self, plan: &OverviewPlan) -> Result<Box<dyn Reducer>> {
+        Cpu::shared()?.reducer(plan)
+    }
+}

@@ -20,11 +20,19 @@ use crate::tag;
 /// # Panics
 /// When anything is not as it was written, with the name of each such case.
 pub fn conformance(backend: &dyn Backend) {
+    conformance_of(backend, matrix::cases().chain(large()));
+}
+
+/// The same for some files only: an emulated device takes its time.
+///
+/// # Panics
+/// As [`conformance`].
+pub fn conformance_of(backend: &dyn Backend, cases: impl Iterator<Item = Case>) {
     let folder = tempfile::tempdir().expect("a folder for files");
     let path = folder.path().join("case.tif");
     let mut wrong = Vec::new();
     let mut count = 0u64;
-    for case in matrix::cases().chain(large()) {
+    for case in cases {
         count += 1;
         let suite = Suite { backend, seed: mix(count) };
         if let Err(what) = suite.case(&case, &path) {

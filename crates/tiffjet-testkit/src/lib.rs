@@ -38,7 +38,7 @@ pub mod tag;
 
 pub use builder::{IndexField, Next, Tiff};
 pub use compression::{Compress, Compression};
-pub use conformance::conformance;
+pub use conformance::{conformance, conformance_of};
 pub use field::{Order, Value};
 pub use pixels::Pixels;
 pub use sample::{Format, Kind};

@@ -154,6 +154,28 @@ impl Layout {
         row.saturating_mul(u64::from(rows))
     }
 
+    /// Bytes of `rows` rows of a tile once chrominance that pixels share is spread: what unpacking begins with. Saturates.
+    pub fn plain_bytes(&self, rows: u32) -> u64 {
+        match self.packed_chroma() {
+            Some(_) => u64::from(self.format.width).saturating_mul(3).saturating_mul(u64::from(rows)),
+            None => self.decoded_bytes(rows),
+        }
+    }
+
+    /// Bytes of one unit of byte order, 0 where the order of the file does not matter.
+    pub fn swapped_word(&self) -> usize {
+        let word = match (self.predictor, self.dtype().is_complex(), self.format.bits) {
+            // The byte planes of this predictor stand in one order in all files.
+            (Predictor::Float, ..) => 1,
+            // Differences are taken of whole samples, complex ones too.
+            (Predictor::None, true, bits) => bits / 16,
+            (_, _, bits @ (16 | 32 | 64)) => bits / 8,
+            _ => 1,
+        };
+        let foreign = self.format.order != ByteOrder::NATIVE && self.codec.unit() == Unit::Bytes;
+        if foreign && word > 1 { usize::from(word) } else { 0 }
+    }
+
     /// Whether bytes of the file are rows of pixels, so that a part of a tile can be read alone.
     pub fn rows_are_bytes(&self) -> bool {
         self.format.compression == 1 && self.packed_chroma().is_none()
@@ -650,18 +672,4 @@ impl OldJpeg {
             ..Self::default()
         })
     }
-}
-
-/// Bytes of one unit of byte order, 0 where the order of the file does not matter.
-pub(crate) fn swapped_word(layout: &Layout) -> usize {
-    let word = match (layout.predictor, layout.dtype().is_complex(), layout.format.bits) {
-        // The byte planes of this predictor stand in one order in all files.
-        (Predictor::Float, ..) => 1,
-        // Differences are taken of whole samples, complex ones too.
-        (Predictor::None, true, bits) => bits / 16,
-        (_, _, bits @ (16 | 32 | 64)) => bits / 8,
-        _ => 1,
-    };
-    let foreign = layout.format.order != ByteOrder::NATIVE && layout.codec.unit() == Unit::Bytes;
-    if foreign && word > 1 { usize::from(word) } else { 0 }
 }

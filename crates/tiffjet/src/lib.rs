@@ -21,7 +21,7 @@ pub mod validate;
 mod writer;
 
 pub use backend::{Backend, Destination, EncodedRows, Fallback, ReadJob, ReadOptions, Reducer};
-pub use cpu::Cpu;
+pub use cpu::{Cpu, decode_tile};
 pub use dtype::{ByteOrder, DType, SampleKind};
 pub use error::{Cause, Error, Result};
 pub use geo::{GeoTags, Nodata};

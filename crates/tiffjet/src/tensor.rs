@@ -174,6 +174,8 @@ pub struct Report {
     pub bytes_out: u64,
     /// Seconds from the plan to the last pixel.
     pub seconds: f64,
+    /// How many tiles went which way, where there are several: codec and place.
+    pub routes: Vec<(String, usize)>,
     /// What was decoded by another route than asked, and why.
     pub fallbacks: Vec<String>,
     /// Windows that could not be read and were filled, by their place in the list, and why.

@@ -1,5 +1,8 @@
 //! Kernels built for the host over the emulation of a GPU, under AddressSanitizer and UBSan, as programs that read
 //! tiles from their input and give what became of them.
+#![allow(dead_code)] // every test uses a part
+
+pub mod streams;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -26,8 +29,8 @@ impl Emulated {
         let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("emulated-{name}"));
         let compiler = std::env::var_os("CXX").unwrap_or_else(|| "c++".into());
         let built = Command::new(&compiler)
-            .args(["-std=c++17", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fno-omit-frame-pointer"])
-            .args(["-fsanitize=address,undefined", "-fno-sanitize-recover=all"])
+            .args(["-std=c++17", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas"])
+            .args(["-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"])
             .arg("-I")
             .arg(&kernels)
             .arg(kernels.join("emulate").join(format!("run_{name}.cpp")))
@@ -49,17 +52,8 @@ impl Emulated {
             input.extend((case.size as u32).to_le_bytes());
             input.extend(&case.encoded);
         }
-        let mut child = Command::new(&self.program)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the program starts");
-        let mut stdin = child.stdin.take().expect("its input is a pipe");
-        let feeder = std::thread::spawn(move || stdin.write_all(&input));
-        let output = child.wait_with_output().expect("its output can be read");
-        feeder.join().expect("the feeder ends").expect("all cases are taken");
-        assert!(output.status.success(), "the kernel failed: {}", output.status);
-        let mut rest = &output.stdout[..];
+        let output = self.exchange(input);
+        let mut rest = &output[..];
         let outcomes = cases
             .iter()
             .map(|case| {
@@ -71,5 +65,20 @@ impl Emulated {
             .collect();
         assert!(rest.is_empty());
         outcomes
+    }
+
+    /// Gives the program its input and takes its output.
+    pub fn exchange(&self, input: Vec<u8>) -> Vec<u8> {
+        let mut child = Command::new(&self.program)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        let mut stdin = child.stdin.take().expect("its input is a pipe");
+        let feeder = std::thread::spawn(move || stdin.write_all(&input));
+        let output = child.wait_with_output().expect("its output can be read");
+        feeder.join().expect("the feeder ends").expect("all cases are taken");
+        assert!(output.status.success(), "the kernel failed: {}", output.status);
+        output.stdout
     }
 }

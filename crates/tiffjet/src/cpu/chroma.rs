@@ -5,12 +5,11 @@
 use crate::codec::{Conversion, TileFormat};
 
 /// Spreads blocks of luminance samples with one pair of chrominance samples to red, green and blue pixels.
-pub(super) fn expand(packed: &[u8], format: &TileFormat, rows: u32, (h, v): (usize, usize)) -> Vec<u8> {
+pub(super) fn expand(packed: &[u8], format: &TileFormat, rows: u32, (h, v): (usize, usize), out: &mut [u8]) {
     let conversion = Conversion::new(&format.chroma);
     let width = format.width as usize;
     let rows = rows as usize;
     let across = width.div_ceil(h);
-    let mut out = vec![0; width * rows * 3];
     for (i, block) in packed.chunks_exact(h * v + 2).enumerate() {
         let (top, left) = (i / across * v, i % across * h);
         let (luma, chroma) = block.split_at(h * v);
@@ -22,5 +21,4 @@ pub(super) fn expand(packed: &[u8], format: &TileFormat, rows: u32, (h, v): (usi
             }
         }
     }
-    out
 }

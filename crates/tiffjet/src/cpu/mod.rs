@@ -6,6 +6,7 @@ mod pack;
 mod read;
 mod reduce;
 mod stream;
+mod tile;
 mod unpack;
 mod write;
 
@@ -19,6 +20,7 @@ use crate::backend::{
 use crate::error::{Error, Result};
 use crate::plan::OverviewPlan;
 use crate::tensor::{HostBuffer, Report, Tensor};
+pub use tile::decode_tile;
 
 /// Bytes of buffers that a thread may keep from one read to the next.
 const KEPT: usize = 16 << 20;

@@ -11,10 +11,10 @@ use std::time::Instant;
 use rayon::ThreadPool;
 
 use super::canvas::Canvas;
-use super::chroma;
+use super::tile;
 use super::unpack::{self, Unpack};
 use crate::backend::{ReadJob, ReadOptions, common_bytes};
-use crate::codec::{Cause, Encoded, Unit, reverse_bits};
+use crate::codec::{Cause, Encoded, reverse_bits};
 use crate::error::{Error, Result};
 use crate::plan::{ReadPlan, TileRead, runs as tile_runs};
 use crate::source::Source;
@@ -342,7 +342,7 @@ impl Reader<'_> {
         let layout = &self.plan.layout;
         let index = u64::from(tile.row) * u64::from(layout.across) + u64::from(tile.col);
         let encoded = Encoded { bytes, rows: tile.rows, index, format: &layout.format };
-        let fails = |cause| self.failure(tile, cause);
+        let fails = |cause| self.plan.failure(self.source.name(), tile, cause);
         if self.unpack.is_in_place()
             && tile.part.height == tile.rows
             && let Some(band) = self.unpack.only_band(tile)
@@ -352,25 +352,12 @@ impl Reader<'_> {
             self.unpack.in_place(block, tile.part.width as usize * layout.dtype().size());
             return Ok(());
         }
-        let decoded = sized(buffer, layout.decoded_bytes(tile.rows) as usize);
+        let plain = sized(buffer, layout.plain_bytes(tile.rows) as usize);
         if layout.packed_chroma().is_none() && layout.codec.decodes_along() {
-            return self.decode_along(tile, &encoded, decoded).map_err(fails);
+            return self.decode_along(tile, &encoded, plain).map_err(fails);
         }
-        if let Err(cause) = layout.codec.decode(&encoded, decoded) {
-            // Some writers leave out the rows of a tile that hang over the lower edge of the image.
-            let rows = layout.height - tile.row * layout.format.height;
-            if rows >= tile.rows || layout.codec.unit() != Unit::Bytes || layout.packed_chroma().is_some() {
-                return Err(fails(cause));
-            }
-            let inside = &mut decoded[..layout.decoded_bytes(rows) as usize];
-            layout.codec.decode(&Encoded { rows, ..encoded }, inside).map_err(fails)?;
-        }
-        if let Some(subsampling) = layout.packed_chroma() {
-            let mut pixels = chroma::expand(decoded, &layout.format, tile.rows, subsampling);
-            self.place(tile, &mut pixels);
-        } else {
-            self.place(tile, decoded);
-        }
+        tile::decode(layout, tile, bytes, plain).map_err(fails)?;
+        self.place(tile, plain);
         Ok(())
     }
 
@@ -400,21 +387,6 @@ impl Reader<'_> {
             self.unpack.used_row(row, tile, |band| self.row(band, tile, y as u32));
         }
         self.unpack.settle();
-    }
-
-    fn failure(&self, tile: &TileRead, cause: Cause) -> Error {
-        let name = self.source.name().clone();
-        match cause {
-            Cause::Unsupported(feature) => Error::Unsupported { name, feature, hint: String::new() },
-            source => Error::Tile {
-                name,
-                level: self.plan.level,
-                row: tile.row,
-                col: tile.col,
-                codec: self.plan.layout.codec.name(),
-                source,
-            },
-        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::stream::Copy;
 use crate::codec::Unit;
 use crate::dtype::{ByteOrder, DType, SampleKind};
-use crate::layout::{Predictor, swapped_word};
+use crate::layout::Predictor;
 use crate::plan::{ReadPlan, TileRead};
 use crate::predictor;
 
@@ -71,7 +71,7 @@ impl Unpack {
         let bands: Vec<(usize, usize)> = plan.bands.iter().map(|&b| usize::from(b)).enumerate().collect();
         Self {
             depth,
-            swap: swapped_word(layout),
+            swap: layout.swapped_word(),
             predictor: layout.predictor,
             samples: usize::from(format.samples),
             dtype,

@@ -38,7 +38,8 @@ pub fn runs(tiles: &[TileRead], bytes: u64) -> Vec<Range<usize>> {
     runs
 }
 
-fn joins(span: &Range<u64>, next: &Range<u64>, bytes: u64) -> bool {
+/// Whether a range goes on where another ends, or nearly so, and both together have at most `bytes`.
+pub fn joins(span: &Range<u64>, next: &Range<u64>, bytes: u64) -> bool {
     next.start >= span.end && next.start - span.end <= GAP && next.end - span.start <= bytes
 }
 

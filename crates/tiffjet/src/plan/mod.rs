@@ -3,9 +3,11 @@
 mod batch;
 mod overview;
 mod read;
+mod route;
 mod write;
 
-pub use batch::runs;
+pub use batch::{joins, runs};
 pub use overview::{OverviewPlan, Resampling};
 pub use read::{Frame, Part, ReadPlan, TileRead, Window};
+pub use route::{Costs, route};
 pub use write::{LevelPlan, WritePlan};

@@ -224,6 +224,22 @@ impl ReadPlan {
         self.tiles.iter().map(|t| t.range.end - t.range.start).sum()
     }
 
+    /// What a codec's refusal of one of the tiles means for the file of this name.
+    pub fn failure(&self, name: &Arc<str>, tile: &TileRead, cause: Cause) -> Error {
+        let name = name.clone();
+        match cause {
+            Cause::Unsupported(feature) => Error::Unsupported { name, feature, hint: String::new() },
+            source => Error::Tile {
+                name,
+                level: self.level,
+                row: tile.row,
+                col: tile.col,
+                codec: self.layout.codec.name(),
+                source,
+            },
+        }
+    }
+
     fn add_plane(
         &mut self,
         name: &Arc<str>,

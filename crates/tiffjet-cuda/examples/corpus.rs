@@ -1,0 +1,115 @@
+//! Every file of a list on the CPU and on the GPU, bit for bit.
+//!
+//!     corpus LIST [DEVICE]          LIST: a file with a path on each line, or - for standard input
+//!
+//! Files without compression and of PackBits, LZW, Deflate and ZSTD are read with fallback forbidden. A file that the
+//! CPU can't read must give the same error on the GPU.
+
+#![allow(clippy::print_stdout)] // its one job
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use tiffjet::{Backend, Cpu, Fallback, Image, ReadOptions, Window};
+use tiffjet_cuda::Cuda;
+
+const FORBIDDEN: [&str; 5] = ["none", "packbits", "lzw", "deflate", "zstd"];
+
+#[derive(Default)]
+struct Count {
+    same: usize,
+    same_error: usize,
+    differ: usize,
+    routes: BTreeMap<String, usize>,
+}
+
+fn outcome(image: &Image, backend: &dyn Backend, window: &Window, options: &ReadOptions) -> Result<Pixels, String> {
+    let tensor = image.read_with(backend, window, options).map_err(|e| e.to_string())?;
+    let mut bytes = vec![0; tensor.storage().length()];
+    tensor.storage().to_host(&mut bytes).map_err(|e| format!("copying: {e}"))?;
+    let routes = tensor.report.routes.iter().chain(&[]).cloned().collect();
+    Ok(Pixels { bytes, routes })
+}
+
+struct Pixels {
+    bytes: Vec<u8>,
+    routes: Vec<(String, usize)>,
+}
+
+fn main() -> ExitCode {
+    let mut list = String::new();
+    let path = std::env::args().nth(1).unwrap_or("-".to_owned());
+    let read = if path == "-" {
+        std::io::stdin().read_to_string(&mut list).map(drop)
+    } else {
+        std::fs::read_to_string(&path).map(|text| list = text)
+    };
+    let ordinal = std::env::args().nth(2).and_then(|a| a.parse().ok()).unwrap_or(0);
+    let cuda = match (read, Cuda::new(ordinal)) {
+        (Ok(()), Ok(cuda)) => cuda,
+        (Err(error), _) => {
+            println!("{path}: {error}");
+            return ExitCode::FAILURE;
+        }
+        (_, Err(error)) => {
+            println!("{error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let cpu = Cpu::shared().expect("a CPU");
+    let mut counts: BTreeMap<String, Count> = BTreeMap::new();
+    let (mut unopened, begun) = (0, Instant::now());
+    for path in list.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let image = match tiffjet::open(path) {
+            Ok(image) => image,
+            Err(_) => {
+                unopened += 1;
+                continue;
+            }
+        };
+        for level in 0..image.levels().len() {
+            let codec = image.levels()[level].layout.codec.name();
+            let forbid = FORBIDDEN.contains(&codec) && image.levels()[level].layout.packed_chroma().is_none();
+            let fallback = if forbid { Fallback::Forbid } else { Fallback::Allow };
+            let options = ReadOptions { fallback, ..ReadOptions::default() };
+            let window = Window { level, ..Window::default() };
+            let host = outcome(&image, &cpu, &window, &ReadOptions::default());
+            let device = outcome(&image, &cuda, &window, &options);
+            let count = counts.entry(codec.to_owned()).or_default();
+            match (host, device) {
+                (Ok(host), Ok(device)) if host.bytes == device.bytes => {
+                    count.same += 1;
+                    for (route, tiles) in device.routes {
+                        *count.routes.entry(route).or_default() += tiles;
+                    }
+                }
+                (Err(host), Err(device)) if host == device => count.same_error += 1,
+                (host, device) => {
+                    count.differ += 1;
+                    let at = match (&host, &device) {
+                        (Ok(a), Ok(b)) => a.bytes.iter().zip(&b.bytes).position(|(a, b)| a != b),
+                        _ => None,
+                    };
+                    let say = |o: Result<Pixels, String>| o.map_or_else(|e| e, |p| format!("{} bytes", p.bytes.len()));
+                    println!(
+                        "DIFFERS {path} level {level} {codec} at {at:?}: cpu {} / cuda {}",
+                        say(host),
+                        say(device)
+                    );
+                }
+            }
+        }
+    }
+    let mut differ = 0;
+    for (codec, count) in &counts {
+        differ += count.differ;
+        println!(
+            "{codec}: {} levels the same, {} with the same error, {} differ; tiles {:?}",
+            count.same, count.same_error, count.differ, count.routes
+        );
+    }
+    println!("{unopened} files can't be opened; {differ} differ; {:.1} s", begun.elapsed().as_secs_f64());
+    if differ == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

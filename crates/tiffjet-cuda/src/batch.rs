@@ -1,0 +1,592 @@
+//! Tiles to groups, each with all its memory laid out before any is taken. Pure: no I/O, no device.
+//!
+//! A group is one piece of device memory: an image of what is loaded (compressed bytes, tiles that the host decoded, the
+//! tables of the kernels), the decoded tiles, and scratch. Its image is cut into loads, one slot of the ring each.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use tiffjet::plan::{TileRead, joins};
+use tiffjet::{Layout, ReadJob, ReadPlan};
+
+use crate::codec::{ROUTES, Size};
+use crate::kernels::{Format, Place, Tile};
+
+/// Bytes around the image and behind the decoded tiles that kernels may read.
+const SLACK: u64 = 64;
+/// What a decoded tile may be followed by.
+const TAIL: u64 = 16;
+
+/// How a tile gets its pixels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// It is not in the file.
+    Fill,
+    /// Its bytes are rows of pixels.
+    Direct,
+    /// Decoded by a route of the table.
+    Device(usize),
+    /// Decoded by the host.
+    Host,
+}
+
+/// A tile of a job and its way.
+#[derive(Debug, Clone, Copy)]
+pub struct Item {
+    /// Which job.
+    pub job: usize,
+    /// Which tile of its plan.
+    pub tile: usize,
+    /// How.
+    pub way: Way,
+    /// Place of its status.
+    pub id: u32,
+    /// Rows that hang over the lower edge of the image are not in its data: some writers leave them out.
+    pub cut: bool,
+}
+
+impl Item {
+    /// Rows that its data must give.
+    pub fn rows(&self, layout: &Layout, tile: &TileRead) -> u32 {
+        if self.cut { rows_inside(layout, tile) } else { tile.rows }
+    }
+}
+
+/// Rows of a tile that are in the image.
+pub fn rows_inside(layout: &Layout, tile: &TileRead) -> u32 {
+    tile.rows.min(layout.height - tile.row * layout.format.height)
+}
+
+/// A rectangle of one value.
+#[derive(Debug, Clone, Copy)]
+pub struct Rect {
+    /// Which job.
+    pub job: usize,
+    /// Of the format that has the value.
+    pub format: usize,
+    /// First row and column.
+    pub at: (u32, u32),
+    /// Rows and columns.
+    pub size: (u32, u32),
+}
+
+/// How large things may be.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// Device memory of a group; one that a single tile needs may have more.
+    pub group: u64,
+    /// Bytes of an image that are enough for a group.
+    pub image: u64,
+    /// Bytes of a load.
+    pub load: u64,
+}
+
+/// Where a part of a tile comes from.
+#[derive(Debug, Clone, Copy)]
+enum From {
+    Nothing,
+    Image(u64),
+    Decoded(u64),
+}
+
+/// Neighbouring bytes of an image.
+#[derive(Debug, Clone)]
+struct Segment {
+    at: u64,
+    length: u64,
+    what: What,
+}
+
+/// What bytes of an image are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum What {
+    /// A part of a file, from here on.
+    File {
+        /// Which job.
+        job: usize,
+        /// First byte.
+        start: u64,
+        /// The bits of each byte are turned round.
+        reversed: bool,
+    },
+    /// A tile that the host decodes.
+    Tile {
+        /// Which job.
+        job: usize,
+        /// Which tile of its plan.
+        tile: usize,
+    },
+    /// The tables, from here on.
+    Tables {
+        /// First byte.
+        start: u64,
+    },
+}
+
+/// Bytes of a load.
+#[derive(Debug, Clone)]
+pub struct Fill {
+    /// First byte of the load.
+    pub at: u64,
+    /// How many.
+    pub length: u64,
+    /// What.
+    pub what: What,
+}
+
+/// What passes through one slot, unless it is a single tile that is larger.
+#[derive(Debug, Clone, Default)]
+pub struct Load {
+    /// First byte of the image.
+    pub at: u64,
+    /// Bytes.
+    pub length: u64,
+    /// What they are, in order.
+    pub fills: Vec<Fill>,
+}
+
+#[derive(Debug, Clone)]
+struct Decoded {
+    input: u64,
+    output: u64,
+    in_bytes: u32,
+    out_bytes: u32,
+    id: u32,
+}
+
+#[derive(Debug, Clone)]
+struct Placed {
+    from: From,
+    job: usize,
+    place: Place,
+}
+
+/// Tiles of one route in a group.
+#[derive(Debug, Clone, Default)]
+struct Coded {
+    tiles: Vec<Decoded>,
+    size: Size,
+    /// Where the table stands in the image.
+    table: u64,
+    /// Where scratch stands in the group.
+    scratch: u64,
+}
+
+/// Parts of one format in a group.
+#[derive(Debug, Clone, Default)]
+struct Parts {
+    placed: Vec<Placed>,
+    tallest: u32,
+    table: u64,
+    /// Where the list of bands stands in the image.
+    bands: u64,
+}
+
+/// Tiles that are loaded, decoded and placed together.
+#[derive(Debug, Clone, Default)]
+pub struct Group {
+    /// Bytes of device memory, all in all.
+    pub bytes: u64,
+    /// What to load.
+    pub loads: Vec<Load>,
+    segments: Vec<Segment>,
+    /// Bytes of the image so far.
+    image: u64,
+    /// Bytes of decoded tiles so far.
+    decoded: u64,
+    /// Where decoded tiles begin.
+    decoded_at: u64,
+    tables_at: u64,
+    coded: BTreeMap<usize, Coded>,
+    /// By format, and fills apart: their heights have nothing to do with those of tiles.
+    parts: BTreeMap<(usize, bool), Parts>,
+}
+
+/// One launch of a decoder.
+#[derive(Debug, Clone, Copy)]
+pub struct CodedLaunch {
+    /// Which route.
+    pub route: usize,
+    /// Its table, from the start of the group's memory.
+    pub table: u64,
+    /// Its scratch.
+    pub scratch: u64,
+    /// How much it is.
+    pub size: Size,
+}
+
+/// One launch of placing.
+#[derive(Debug, Clone, Copy)]
+pub struct PartsLaunch {
+    /// Which format.
+    pub format: usize,
+    /// The table, from the start of the group's memory.
+    pub table: u64,
+    /// Entries.
+    pub count: u32,
+    /// The largest height.
+    pub tallest: u32,
+    /// The list of bands.
+    pub bands: u64,
+}
+
+/// Device memory that a tile alone takes.
+pub fn cost(job: &ReadJob<'_>, item: &Item) -> u64 {
+    let (plan, tile) = (job.plan, &job.plan.tiles()[item.tile]);
+    let input = tile.range.end - tile.range.start;
+    let tables = Tile::SIZE + Place::SIZE + 256;
+    let bytes = match item.way {
+        Way::Fill => 0,
+        Way::Direct => input,
+        Way::Host => plan.layout().plain_bytes(tile.rows),
+        Way::Device(route) => {
+            let output = plan.layout().decoded_bytes(tile.rows);
+            let size = Size::default().with(clip(input), clip(output));
+            input.saturating_add(output).saturating_add(ROUTES[route].scratch(size))
+        }
+    };
+    bytes.saturating_add(tables + 4 * SLACK + TAIL)
+}
+
+fn clip(bytes: u64) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
+}
+
+/// Cuts items into groups, in order.
+pub struct Cutter<'a> {
+    jobs: &'a [ReadJob<'a>],
+    formats: &'a [Format],
+    /// The format of each job's tiles.
+    format_of: &'a [usize],
+    bounds: Bounds,
+    done: Vec<Group>,
+    open: Group,
+}
+
+impl<'a> Cutter<'a> {
+    /// For these jobs.
+    pub fn new(jobs: &'a [ReadJob<'a>], formats: &'a [Format], format_of: &'a [usize], bounds: Bounds) -> Self {
+        Self { jobs, formats, format_of, bounds, done: Vec::new(), open: Group::default() }
+    }
+
+    /// Adds a tile.
+    pub fn add(&mut self, item: &Item) {
+        let job = &self.jobs[item.job];
+        let more = cost(job, item);
+        // Scratch of a group may be more than that of its tiles one by one: it is asked for all of them.
+        if self.open.size(self.formats).saturating_add(more) > self.bounds.group
+            || self.open.image >= self.bounds.image
+            || self.open.is_full(item.way)
+        {
+            self.close();
+        }
+        let tile = &job.plan.tiles()[item.tile];
+        let from = match item.way {
+            Way::Fill => From::Nothing,
+            Way::Direct => From::Image(self.open.bytes_of(item, tile, false)),
+            Way::Host => {
+                let what = What::Tile { job: item.job, tile: item.tile };
+                From::Image(self.open.segment(job.plan.layout().plain_bytes(tile.rows), what))
+            }
+            Way::Device(route) => From::Decoded(self.open.decode(job.plan, item, tile, route)),
+        };
+        let format = self.format_of[item.job];
+        let first = u64::from(tile.part.y - tile.first_row) * self.formats[format].row_bytes;
+        let place = Place {
+            x: tile.part.x,
+            height: tile.part.height,
+            width: tile.part.width,
+            at_y: tile.at.0,
+            at_x: tile.at.1,
+            plane: tile.plane.into(),
+            ..Place::default()
+        };
+        self.open.place(format, Placed { from: from.after(first), job: item.job, place });
+    }
+
+    /// Adds a rectangle of one value.
+    pub fn fill(&mut self, rect: Rect) {
+        if self.open.size(self.formats).saturating_add(Place::SIZE + 256) > self.bounds.group {
+            self.close();
+        }
+        let (height, width) = rect.size;
+        // A planar file gives each band its own: a fill is one for each of its planes.
+        let planes: Vec<u32> = match self.formats[rect.format].planar {
+            true => {
+                let mut planes: Vec<u32> = self.formats[rect.format].band_of.iter().map(|&b| b.into()).collect();
+                planes.sort_unstable();
+                planes.dedup();
+                planes
+            }
+            false => vec![0],
+        };
+        for plane in planes {
+            let place = Place { height, width, at_y: rect.at.0, at_x: rect.at.1, plane, ..Place::default() };
+            self.open.place(rect.format, Placed { from: From::Nothing, job: rect.job, place });
+        }
+    }
+
+    fn close(&mut self) {
+        if self.open.parts.is_empty() {
+            return;
+        }
+        let mut group = std::mem::take(&mut self.open);
+        group.lay_out(self.formats, self.bounds.load);
+        self.done.push(group);
+    }
+
+    /// All groups.
+    pub fn finish(mut self) -> Vec<Group> {
+        self.close();
+        self.done
+    }
+}
+
+impl From {
+    fn after(self, bytes: u64) -> Self {
+        match self {
+            Self::Nothing => Self::Nothing,
+            Self::Image(at) => Self::Image(at + bytes),
+            Self::Decoded(at) => Self::Decoded(at + bytes),
+        }
+    }
+}
+
+fn aligned(at: u64, to: u64) -> u64 {
+    at.next_multiple_of(to)
+}
+
+impl Group {
+    /// An upper bound of its bytes as it is now.
+    fn size(&self, formats: &[Format]) -> u64 {
+        let tiles: u64 = self.coded.values().map(|coded| coded.tiles.len() as u64 * Tile::SIZE).sum();
+        let places: u64 = self.parts.values().map(|parts| parts.placed.len() as u64 * Place::SIZE).sum();
+        let bands: u64 = self.parts.keys().map(|(format, _)| formats[*format].band_of.len() as u64 * 2 + 32).sum();
+        let scratch: u64 = self.coded.iter().map(|(route, coded)| ROUTES[*route].scratch(coded.size) + 512).sum();
+        self.image + self.decoded + tiles + places + bands + scratch + 4 * SLACK
+    }
+
+    /// Whether the kernels of a way, which count in 32 bits, could not take one more tile.
+    fn is_full(&self, way: Way) -> bool {
+        const PAGES: u64 = 1 << 30;
+        const BYTES: u64 = 8 << 30;
+        let Way::Device(route) = way else { return false };
+        self.coded.get(&route).is_some_and(|coded| coded.size.pages > PAGES || coded.size.out_bytes > BYTES)
+    }
+
+    /// Room for bytes of the image; gives where they begin.
+    fn segment(&mut self, length: u64, what: What) -> u64 {
+        let at = aligned(self.image, 16);
+        self.segments.push(Segment { at, length, what });
+        self.image = at + length;
+        at
+    }
+
+    /// Room for the bytes of a tile in its file, behind its neighbour's where they are neighbours.
+    fn bytes_of(&mut self, item: &Item, tile: &TileRead, reversed: bool) -> u64 {
+        let range = &tile.range;
+        if let Some(Segment { at, length, what: What::File { job, start, reversed: turned } }) =
+            self.segments.last_mut()
+            && (*job, *turned) == (item.job, reversed)
+            && joins(&(*start..*start + *length), range, u64::MAX)
+        {
+            *length = range.end - *start;
+            self.image = *at + *length;
+            return *at + (range.start - *start);
+        }
+        self.segment(range.end - range.start, What::File { job: item.job, start: range.start, reversed })
+    }
+
+    fn decode(&mut self, plan: &ReadPlan, item: &Item, tile: &TileRead, route: usize) -> u64 {
+        let layout = plan.layout();
+        let input = self.bytes_of(item, tile, layout.reversed);
+        let output = self.decoded;
+        let (in_bytes, out_bytes) =
+            (clip(tile.range.end - tile.range.start), clip(layout.decoded_bytes(item.rows(layout, tile))));
+        self.decoded = aligned(output + u64::from(out_bytes) + TAIL, 16);
+        let coded = self.coded.entry(route).or_default();
+        coded.size = coded.size.with(in_bytes, out_bytes);
+        coded.tiles.push(Decoded { input, output, in_bytes, out_bytes, id: item.id });
+        output
+    }
+
+    fn place(&mut self, format: usize, placed: Placed) {
+        let parts = self.parts.entry((format, matches!(placed.from, From::Nothing))).or_default();
+        parts.tallest = parts.tallest.max(placed.place.height);
+        parts.placed.push(placed);
+    }
+
+    /// Gives everything its place.
+    fn lay_out(&mut self, formats: &[Format], load: u64) {
+        self.tables_at = aligned(self.image, 16);
+        let mut at = self.tables_at;
+        for coded in self.coded.values_mut() {
+            coded.table = at;
+            at += coded.tiles.len() as u64 * Tile::SIZE;
+        }
+        for parts in self.parts.values_mut() {
+            parts.table = at;
+            at += parts.placed.len() as u64 * Place::SIZE;
+        }
+        for ((format, _), parts) in &mut self.parts {
+            parts.bands = at;
+            at += formats[*format].band_of.len() as u64 * 2;
+        }
+        let tables = Segment { at: self.tables_at, length: at - self.tables_at, what: What::Tables { start: 0 } };
+        self.segments.push(tables);
+        self.decoded_at = aligned(SLACK + at + SLACK, 256);
+        let mut end = self.decoded_at + self.decoded + SLACK;
+        for (route, coded) in &mut self.coded {
+            coded.scratch = aligned(end, 256);
+            end = coded.scratch + ROUTES[*route].scratch(coded.size);
+        }
+        self.bytes = end;
+        self.loads = loads(std::mem::take(&mut self.segments), load);
+    }
+
+    /// The address of a byte of the image, in memory that begins at `base`.
+    pub fn image_at(&self, base: u64, at: u64) -> u64 {
+        base + SLACK + at
+    }
+
+    /// Its tables, for memory that begins at `base` and windows that begin at `outputs`.
+    pub fn tables(&self, base: u64, outputs: &[u64], formats: &[Format]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for coded in self.coded.values() {
+            for tile in &coded.tiles {
+                let (input, output) = (self.image_at(base, tile.input), base + self.decoded_at + tile.output);
+                let (in_bytes, out_bytes, id) = (tile.in_bytes, tile.out_bytes, tile.id);
+                Tile { input, output, in_bytes, out_bytes, id }.write(&mut out);
+            }
+        }
+        for Placed { from, job, place } in self.parts.values().flat_map(|parts| &parts.placed) {
+            let input = match from {
+                From::Nothing => 0,
+                From::Image(at) => self.image_at(base, *at),
+                From::Decoded(at) => base + self.decoded_at + at,
+            };
+            Place { input, output: outputs[*job], ..*place }.write(&mut out);
+        }
+        for (format, _) in self.parts.keys() {
+            out.extend(formats[*format].band_of.iter().flat_map(|band| band.to_le_bytes()));
+        }
+        out
+    }
+
+    /// What decodes it, for memory that begins at `base`.
+    pub fn coded(&self, base: u64) -> impl Iterator<Item = CodedLaunch> + '_ {
+        self.coded.iter().map(move |(&route, coded)| CodedLaunch {
+            route,
+            table: self.image_at(base, coded.table),
+            scratch: base + coded.scratch,
+            size: coded.size,
+        })
+    }
+
+    /// What places it, for memory that begins at `base`.
+    pub fn parts(&self, base: u64) -> impl Iterator<Item = PartsLaunch> + '_ {
+        self.parts.iter().map(move |(&(format, _), parts)| PartsLaunch {
+            format,
+            table: self.image_at(base, parts.table),
+            count: parts.placed.len() as u32,
+            tallest: parts.tallest,
+            bands: self.image_at(base, parts.bands),
+        })
+    }
+}
+
+/// Cuts an image into loads. A tile that the host decodes is never cut.
+fn loads(segments: Vec<Segment>, most: u64) -> Vec<Load> {
+    let mut loads: Vec<Load> = Vec::new();
+    for segment in segments {
+        let whole = matches!(segment.what, What::Tile { .. });
+        let mut done = 0;
+        while done < segment.length {
+            let (at, left) = (segment.at + done, segment.length - done);
+            let room = loads.last().map_or(0, |load| (load.at + most).saturating_sub(at));
+            // A few bytes at the end of a load are not worth a read of their own.
+            if room < left.min(if whole { u64::MAX } else { 4096 }) {
+                loads.push(Load { at, ..Load::default() });
+            }
+            let Some(load) = loads.last_mut() else { break };
+            let length = if whole { left } else { left.min(load.at + most - at) };
+            load.fills.push(Fill { at: at - load.at, length, what: segment.what.after(done) });
+            load.length = at + length - load.at;
+            done += length;
+        }
+    }
+    loads
+}
+
+impl What {
+    fn after(&self, bytes: u64) -> Self {
+        match *self {
+            Self::File { job, start, reversed } => Self::File { job, start: start + bytes, reversed },
+            Self::Tile { job, tile } => Self::Tile { job, tile },
+            Self::Tables { start } => Self::Tables { start: start + bytes },
+        }
+    }
+}
+
+/// The rectangles of a window that no tile covers.
+pub fn uncovered(plan: &ReadPlan) -> Vec<((u32, u32), (u32, u32))> {
+    let [_, height, width] = plan.shape().map(|n| n as u32);
+    let rows: Option<Range<u32>> = span(plan.tiles().iter().map(|tile| (tile.at.0, tile.part.height)));
+    let cols: Option<Range<u32>> = span(plan.tiles().iter().map(|tile| (tile.at.1, tile.part.width)));
+    let (Some(rows), Some(cols)) = (rows, cols) else { return vec![((0, 0), (height, width))] };
+    let parts = [
+        ((0, 0), (rows.start, width)),
+        ((rows.end, 0), (height - rows.end, width)),
+        ((rows.start, 0), (rows.end - rows.start, cols.start)),
+        ((rows.start, cols.end), (rows.end - rows.start, width - cols.end)),
+    ];
+    parts.into_iter().filter(|(_, (height, width))| *height > 0 && *width > 0).collect()
+}
+
+fn span(parts: impl Iterator<Item = (u32, u32)>) -> Option<Range<u32>> {
+    parts.map(|(at, length)| at..at + length).reduce(|a, b| a.start.min(b.start)..a.end.max(b.end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(at: u64, length: u64) -> Segment {
+        Segment { at, length, what: What::File { job: 0, start: 1000 + at, reversed: false } }
+    }
+
+    fn tile(at: u64, length: u64) -> Segment {
+        Segment { at, length, what: What::Tile { job: 0, tile: 0 } }
+    }
+
+    /// Every byte of every segment is in one load, from the right place.
+    fn covers(segments: &[Segment], most: u64) -> Vec<Load> {
+        let loads = loads(segments.to_vec(), most);
+        for segment in segments {
+            let mut at = segment.at;
+            while at < segment.at + segment.length {
+                let found = loads.iter().find_map(|load| {
+                    let fill = load.fills.iter().find(|fill| load.at + fill.at == at)?;
+                    (fill.what == segment.what.after(at - segment.at)).then_some(fill.length)
+                });
+                at += found.expect("the byte is loaded");
+            }
+        }
+        for load in &loads {
+            assert!(load.length <= most || load.fills.len() == 1, "{load:?}");
+            assert_eq!(load.fills[0].at, 0);
+            for pair in load.fills.windows(2) {
+                assert!(pair[0].at + pair[0].length <= pair[1].at);
+            }
+        }
+        loads
+    }
+
+    #[test]
+    fn runs_are_cut_anywhere_and_tiles_of_the_host_nowhere() {
+        assert_eq!(covers(&[file(0, 100_000)], 1 << 14).len(), 7);
+        assert_eq!(covers(&[tile(0, 10_000), tile(10_000, 10_000), file(20_000, 5)], 1 << 14).len(), 2);
+        assert_eq!(covers(&[file(0, 5), tile(16, 1 << 20), file((1 << 20) + 16, 100)], 1 << 14).len(), 3);
+        assert_eq!(covers(&[file(0, 16_000), file(16_000, 9_000)], 1 << 14).len(), 2);
+    }
+}

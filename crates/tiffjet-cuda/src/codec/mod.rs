@@ -1,0 +1,107 @@
+//! The codecs that the device decodes: one file each, and the table of them all.
+
+mod deflate;
+mod lzw;
+mod packbits;
+mod zstd;
+
+use crate::ffi::driver::{Failure, Stream};
+use crate::memory::Gpu;
+
+/// Every codec with a route on the device but that of no compression. A new one is a file beside this one and a line.
+pub static ROUTES: &[&dyn Route] = &[&packbits::PackBits, &lzw::Lzw, &deflate::Deflate, &zstd::Zstd];
+
+/// The place in the table of the codec of this name.
+pub fn find(codec: &str) -> Option<usize> {
+    ROUTES.iter().position(|route| route.codec() == codec)
+}
+
+/// Tiles of one codec, with their table on the device.
+#[derive(Debug, Clone, Copy)]
+pub struct Batch {
+    /// Where the table stands.
+    pub tiles: u64,
+    /// Entries of it.
+    pub count: u32,
+    /// Where statuses go, by the `id` of a tile.
+    pub statuses: u64,
+    /// Memory that the route asked for, aligned to 256 bytes.
+    pub scratch: u64,
+    /// What the route asked for by.
+    pub size: Size,
+    /// Tiles of this codec that are decoded at about the same time, those of other batches included.
+    pub at_once: u32,
+}
+
+/// What a batch is, as far as it is known before its memory is there.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Size {
+    /// Tiles.
+    pub tiles: u32,
+    /// Compressed bytes of all.
+    pub in_bytes: u64,
+    /// Decoded bytes of all.
+    pub out_bytes: u64,
+    /// Compressed bytes of each in units of 4 KiB, the one begun included.
+    pub pages: u64,
+    /// Compressed bytes of the largest.
+    pub largest_in: u32,
+    /// Decoded bytes of the largest.
+    pub largest_out: u32,
+}
+
+impl Size {
+    /// With one more tile.
+    pub fn with(self, in_bytes: u32, out_bytes: u32) -> Self {
+        Self {
+            tiles: self.tiles + 1,
+            in_bytes: self.in_bytes + u64::from(in_bytes),
+            out_bytes: self.out_bytes + u64::from(out_bytes),
+            pages: self.pages + u64::from(in_bytes / 4096) + 1,
+            largest_in: self.largest_in.max(in_bytes),
+            largest_out: self.largest_out.max(out_bytes),
+        }
+    }
+}
+
+/// A codec on the device.
+pub trait Route: Send + Sync {
+    /// Name of the host codec that decides when this one fails.
+    fn codec(&self) -> &'static str;
+
+    /// Bytes of scratch that a batch needs. It must not shrink as a batch grows.
+    fn scratch(&self, size: Size) -> u64 {
+        let _ = size;
+        0
+    }
+
+    /// Bytes that one tile alone gives in a second, all that the device takes together, and one core of the host.
+    fn rates(&self) -> (f64, f64, f64);
+
+    /// Puts the decoding of a batch into a stream. Every tile gets a status.
+    fn launch(&self, gpu: &Gpu, stream: &Stream, batch: &Batch) -> Result<(), Failure>;
+}
+
+/// Of kernels with their threads, blocks on a multiprocessor and shared memory: the one with the most threads for which
+/// all blocks are on the device at once, a tile is worth them and shared memory suffices.
+fn fit<'k>(
+    kernels: &[(&'k str, u32, u32, u32)],
+    batch: &Batch,
+    multiprocessors: u32,
+    shared_memory: u32,
+) -> (&'k str, u32, u32, u32) {
+    let fits = |(_, threads, blocks, shared): &&(&str, u32, u32, u32)| {
+        batch.at_once <= multiprocessors * blocks && batch.size.largest_out >= 32 * threads && *shared <= shared_memory
+    };
+    *kernels.iter().rev().find(fits).unwrap_or(&kernels[0])
+}
+
+/// Launches as the headers of the kernels have them, which a test compares: of Deflate, of ZSTD, of ZSTD's entropy, and
+/// shared memory of LZW and PackBits.
+#[cfg(test)]
+pub mod mirrored {
+    pub use super::deflate::LAUNCHES as DEFLATE;
+    pub use super::lzw::SHARED as LZW;
+    pub use super::packbits::SHARED as PACKBITS;
+    pub use super::zstd::{ENTROPY, EXECUTE as ZSTD};
+}

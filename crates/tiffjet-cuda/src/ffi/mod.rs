@@ -1,0 +1,7 @@
+//! Everything that is found at run time, and all that is unsafe about it.
+//!
+//! A library or a symbol that is not there is a value with a hint, never a panic. Status codes stay numbers: a code that
+//! this build does not know is still a value.
+
+pub mod driver;
+pub mod load;

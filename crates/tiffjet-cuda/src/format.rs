@@ -1,0 +1,79 @@
+//! What a plan means for the kernels. Pure.
+
+use tiffjet::codec::Unit;
+use tiffjet::layout::Predictor as Prediction;
+use tiffjet::plan::TileRead;
+use tiffjet::{ByteOrder, ReadPlan, SampleKind};
+
+use crate::batch::Way;
+use crate::codec;
+use crate::kernels::{Depth, Format, Predictor};
+
+/// The way of a tile where the device does all it can.
+pub fn way(plan: &ReadPlan, tile: &TileRead) -> Way {
+    let layout = plan.layout();
+    let small = |bytes: u64| u32::try_from(bytes).is_ok();
+    if tile.range.is_empty() {
+        return Way::Fill;
+    }
+    if layout.rows_are_bytes() {
+        return Way::Direct;
+    }
+    match codec::find(layout.codec.name()) {
+        Some(route)
+            if layout.packed_chroma().is_none()
+                && small(tile.range.end - tile.range.start)
+                && small(layout.decoded_bytes(tile.rows)) =>
+        {
+            Way::Device(route)
+        }
+        _ => Way::Host,
+    }
+}
+
+/// One value as a format holds it.
+pub fn value(bytes: &[u8]) -> [u8; 16] {
+    std::array::from_fn(|i| bytes.get(i).copied().unwrap_or(0))
+}
+
+/// How the tiles of a plan are unpacked: as `cpu/unpack.rs` of the core does it.
+pub fn format(plan: &ReadPlan) -> Format {
+    let layout = plan.layout();
+    let tile = &layout.format;
+    let size = layout.dtype().size();
+    let depth = match (tile.kind, tile.bits) {
+        _ if layout.codec.unit() == Unit::Samples => Depth::Whole,
+        (SampleKind::Float, 24) => Depth::Float24,
+        (_, bits) if usize::from(bits) == size * 8 => Depth::Whole,
+        _ => Depth::Bits,
+    };
+    let predictor = match layout.predictor {
+        Prediction::None => Predictor::None,
+        Prediction::Horizontal => Predictor::Horizontal,
+        Prediction::Float => Predictor::Float,
+    };
+    let [_, height, width] = plan.shape();
+    let out_row = (width * size) as u64;
+    Format {
+        row_bytes: layout.plain_bytes(1),
+        out_row,
+        out_band: out_row * height as u64,
+        tile_width: tile.width,
+        samples: tile.samples.into(),
+        depth,
+        bits: tile.bits.into(),
+        is_signed: tile.kind == SampleKind::Signed,
+        size: size as u32,
+        word: u32::from(tile.bits / 8),
+        swap: layout.swapped_word() as u32,
+        // Its byte planes stand in one order in all files.
+        big: tile.order == ByteOrder::Big && predictor != Predictor::Float,
+        predictor,
+        planar: layout.planar,
+        band_of: plan.bands().to_vec(),
+        all: plan.bands().iter().copied().eq(0..layout.bands),
+        reversed: layout.reversed && layout.rows_are_bytes(),
+        fill: value(plan.fill()),
+        nodata: None,
+    }
+}

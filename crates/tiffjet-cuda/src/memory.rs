@@ -1,0 +1,323 @@
+//! One device: its context, streams, memory and the pinned ring, made when first used and kept for the process.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use tiffjet::{Error, Result};
+
+use crate::ffi::driver::{
+    Absence, Attribute, Context, Current, Driver, Event, Failure, Pinned, Pool, PoolValue, Stream,
+};
+use crate::kernels::Kernels;
+
+/// Streams that decode side by side in one read: while the tiles of one are decoded, those of the next arrive.
+pub const LANES: usize = 4;
+/// Bytes of one slot of the ring: large enough for full speed over the bus, small enough to begin soon.
+pub const SLOT: usize = 4 << 20;
+/// Slots that a process has at most. Page-locking costs a millisecond for a few MiB, so they are made as they are needed.
+const SLOTS: usize = 40;
+/// Threads that fill slots: more give no more bytes a second from the page cache.
+const THREADS: usize = 24;
+/// Device memory that stays with the pool between reads.
+const KEPT: u64 = 4 << 30;
+
+/// What is known of a device before it is used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// Its number, as in `cuda:N`.
+    pub ordinal: i32,
+    /// Its name.
+    pub name: String,
+    /// What it can compute: (9, 0) is sm_90.
+    pub capability: (i32, i32),
+    /// Multiprocessors.
+    pub multiprocessors: u32,
+    /// Bytes of its memory.
+    pub memory: u64,
+    /// Why it can't be used, where it can't.
+    pub unusable: Option<String>,
+}
+
+impl DeviceInfo {
+    /// Asks the driver. Makes no context.
+    pub fn new(driver: &'static Driver, ordinal: i32) -> Result<Self, Failure> {
+        let device = driver.device(ordinal)?;
+        let capability = (device.attribute(Attribute::Major)?, device.attribute(Attribute::Minor)?);
+        let pools = device.attribute(Attribute::Pools)? != 0;
+        let unusable = match capability {
+            (major, minor) if (major, minor) < (7, 5) => {
+                Some(format!("compute capability {major}.{minor} is too old, 7.5 is the least"))
+            }
+            _ if !pools => Some("the driver has no memory pools for it".to_owned()),
+            _ => None,
+        };
+        Ok(Self {
+            ordinal,
+            name: device.name()?,
+            capability,
+            multiprocessors: device.attribute(Attribute::Multiprocessors)?.max(1) as u32,
+            memory: device.memory()?,
+            unusable,
+        })
+    }
+}
+
+/// A device in use.
+pub struct Gpu {
+    /// What it is.
+    pub info: DeviceInfo,
+    /// The most shared memory that a block can ask for.
+    pub shared_memory: u32,
+    /// Its name in errors: `cuda:0`.
+    pub device: String,
+    /// Its kernels.
+    pub kernels: Kernels,
+    /// Threads that read, decode on the host and fill slots.
+    pub threads: ThreadPool,
+    /// Page-locked memory.
+    pub ring: Ring,
+    /// Where results are given back.
+    pub frees: Stream,
+    context: Context,
+    pool: Pool,
+    streams: Mutex<Vec<Streams>>,
+}
+
+/// The streams of one read. The first one is where it begins and ends.
+pub struct Streams {
+    /// Where groups of tiles are decoded side by side.
+    pub lanes: Vec<Stream>,
+    /// One for each of them.
+    pub joins: Vec<Event>,
+    /// Where the one word comes that says how it went.
+    pub verdict: Pinned,
+}
+
+/// The devices in use, by ordinal.
+static GPUS: Mutex<BTreeMap<i32, Arc<Gpu>>> = Mutex::new(BTreeMap::new());
+
+/// The library's name in errors that belong to no file.
+fn nobody() -> Arc<str> {
+    "cuda".into()
+}
+
+/// What the absence of a driver means for a caller.
+pub fn unavailable(absence: &Absence) -> Error {
+    match absence {
+        Absence::Missing(missing) => {
+            Error::Unavailable { name: nobody(), library: missing.library(), hint: missing.hint().to_owned() }
+        }
+        Absence::Failed(failure) => Error::Unavailable {
+            name: nobody(),
+            library: format!("CUDA driver ({failure})"),
+            hint: "is there a GPU, and is its driver running? `tiffjet doctor` tells more".to_owned(),
+        },
+    }
+}
+
+impl Gpu {
+    /// The device of an ordinal, made ready when it is first asked for.
+    pub fn get(ordinal: i32) -> Result<Arc<Self>> {
+        let driver = Driver::get().map_err(unavailable)?;
+        let mut gpus = GPUS.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(gpu) = gpus.get(&ordinal) {
+            return Ok(gpu.clone());
+        }
+        let gpu = Arc::new(Self::new(driver, ordinal)?);
+        gpus.insert(ordinal, gpu.clone());
+        Ok(gpu)
+    }
+
+    fn new(driver: &'static Driver, ordinal: i32) -> Result<Self> {
+        let device = format!("cuda:{ordinal}");
+        let failed = |failure: Failure| refused(&nobody(), &device, &failure);
+        let count = driver.devices().map_err(failed)?;
+        if !(0..count).contains(&ordinal) {
+            return Err(Error::Unavailable {
+                name: nobody(),
+                library: format!("device {device}"),
+                hint: format!("there are {count} devices"),
+            });
+        }
+        let info = DeviceInfo::new(driver, ordinal).map_err(failed)?;
+        if let Some(why) = &info.unusable {
+            let library = format!("device {device} ({})", info.name);
+            return Err(Error::Unavailable { name: nobody(), library, hint: why.clone() });
+        }
+        let context = driver.device(ordinal).and_then(|device| device.context()).map_err(failed)?;
+        let _current = context.enter().map_err(failed)?;
+        let pool = context.pool(KEPT).map_err(failed)?;
+        // A lane that waits for another's memory would undo what lanes are for.
+        pool.set(PoolValue::ReuseByWaiting, 0).map_err(failed)?;
+        let kernels = Kernels::load(&context, info.capability).map_err(failed)?;
+        let shared =
+            driver.device(ordinal).and_then(|device| device.attribute(Attribute::SharedMemory)).map_err(failed)?;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = ThreadPoolBuilder::new()
+            .num_threads(cores.clamp(2, THREADS))
+            .thread_name(|i| format!("tiffjet-cuda-{i}"))
+            .build()
+            .map_err(|e| Error::Device { name: nobody(), device: device.clone(), source: e.to_string() })?;
+        Ok(Self {
+            kernels,
+            threads,
+            shared_memory: shared.max(0) as u32,
+            ring: Ring::new(context),
+            frees: context.stream().map_err(failed)?,
+            context,
+            pool,
+            streams: Mutex::default(),
+            device,
+            info,
+        })
+    }
+
+    /// Makes this device the one of this thread for a while.
+    pub fn enter(&self) -> Result<Current, Failure> {
+        self.context.enter()
+    }
+
+    /// An event.
+    pub fn event(&self) -> Result<Event, Failure> {
+        self.context.event(false)
+    }
+
+    /// An event that can be asked how long it took.
+    pub fn timed_event(&self) -> Result<Event, Failure> {
+        self.context.event(true)
+    }
+
+    /// Its memory.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// Bytes that can be had: what the device has left, and what the pool keeps unused.
+    pub fn free_memory(&self) -> Result<u64, Failure> {
+        let (free, _) = self.context.free_memory()?;
+        let kept = self.pool.value(PoolValue::Reserved)?.saturating_sub(self.pool.value(PoolValue::Used)?);
+        Ok(free.saturating_add(kept))
+    }
+
+    /// Streams for one read, used before or new.
+    pub fn take_streams(&self) -> Result<Streams, Failure> {
+        if let Some(streams) = self.streams.lock().unwrap_or_else(PoisonError::into_inner).pop() {
+            return Ok(streams);
+        }
+        let lanes = (0..LANES).map(|_| self.context.stream()).collect::<Result<Vec<_>, _>>()?;
+        let joins = (0..LANES).map(|_| self.context.event(false)).collect::<Result<Vec<_>, _>>()?;
+        Ok(Streams { lanes, joins, verdict: self.context.pinned(4096)? })
+    }
+
+    /// Gives streams back. Work may still be in them: what comes next is in order behind it.
+    pub fn give_streams(&self, streams: Streams) {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner).push(streams);
+    }
+
+    /// What a refusal of the driver means for a file.
+    pub fn refused(&self, name: &Arc<str>, failure: &Failure) -> Error {
+        refused(name, &self.device, failure)
+    }
+}
+
+fn refused(name: &Arc<str>, device: &str, failure: &Failure) -> Error {
+    Error::Device { name: name.clone(), device: device.to_owned(), source: failure.to_string() }
+}
+
+/// Slots of page-locked memory that bytes pass through on their way to the device.
+///
+/// A slot is taken, filled, copied and given back with an event; who takes it next waits for that event, and for
+/// nothing else.
+pub struct Ring {
+    context: Context,
+    state: Mutex<RingState>,
+    back: Condvar,
+}
+
+#[derive(Default)]
+struct RingState {
+    /// Slots given back, the oldest first: its copy is done soonest.
+    idle: VecDeque<Slot>,
+    made: usize,
+}
+
+/// One slot.
+pub struct Slot {
+    /// Its memory.
+    pub memory: Pinned,
+    /// When its last copy is done.
+    done: Event,
+    /// Whether there was one.
+    copied: bool,
+}
+
+impl Slot {
+    /// The stream has a copy from it.
+    pub fn copied(&mut self, stream: &Stream) -> Result<(), Failure> {
+        self.copied = true;
+        self.done.record(stream)
+    }
+
+    /// Waits for its copy.
+    pub fn settle(&mut self) -> Result<(), Failure> {
+        if self.copied {
+            self.done.wait()?;
+            self.copied = false;
+        }
+        Ok(())
+    }
+}
+
+impl Ring {
+    fn new(context: Context) -> Self {
+        Self { context, state: Mutex::default(), back: Condvar::new() }
+    }
+
+    /// Takes a slot that can be filled.
+    pub fn take(&self) -> Result<Slot, Failure> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            // Waiting for a copy takes less time than making a slot, as long as there are a few.
+            let enough = state.made >= SLOTS / 2 || state.idle.front().is_some_and(|slot| slot.is_settled());
+            if enough && let Some(mut slot) = state.idle.pop_front() {
+                drop(state);
+                return match slot.settle() {
+                    Ok(()) => Ok(slot),
+                    Err(failure) => {
+                        // Whoever asks next shall hear of it too, and not wait for a slot that never comes.
+                        self.give_back(slot);
+                        Err(failure)
+                    }
+                };
+            }
+            if state.made < SLOTS {
+                state.made += 1;
+                drop(state);
+                return self.make().inspect_err(|_| self.lose());
+            }
+            state = self.back.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Gives it back.
+    pub fn give_back(&self, slot: Slot) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).idle.push_back(slot);
+        self.back.notify_one();
+    }
+
+    fn make(&self) -> Result<Slot, Failure> {
+        Ok(Slot { memory: self.context.pinned(SLOT)?, done: self.context.event(false)?, copied: false })
+    }
+
+    fn lose(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).made -= 1;
+        self.back.notify_one();
+    }
+}
+
+impl Slot {
+    fn is_settled(&self) -> bool {
+        !self.copied || self.done.is_done().unwrap_or(true)
+    }
+}

@@ -1,0 +1,69 @@
+//! A driver without a GPU: `kernels/emulate/fakecuda.cpp`, built once, and this test binary run again in front of it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The sources of kernels, by the names that `fakekernels.cpp` knows.
+const SOURCES: [&str; 6] = ["PLACE", "STATUS", "PACKBITS", "LZW", "DEFLATE", "ZSTD"];
+
+/// A folder with a `libcuda.so.1`; `without_launch` leaves a symbol out.
+pub fn folder(without_launch: bool) -> &'static Path {
+    static WHOLE: OnceLock<PathBuf> = OnceLock::new();
+    static PART: OnceLock<PathBuf> = OnceLock::new();
+    let cell = if without_launch { &PART } else { &WHOLE };
+    cell.get_or_init(|| build(without_launch))
+}
+
+fn build(without_launch: bool) -> PathBuf {
+    // Test binaries run side by side: each has its own.
+    let name = if without_launch { "fakecuda-part" } else { "fakecuda" };
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let mut objects = Vec::new();
+    if !without_launch {
+        objects.extend(SOURCES.map(|source| (format!("-DFAKE_{source}"), "fakekernels.cpp", source)));
+    }
+    let define = if without_launch { "-DFAKECUDA_WITHOUT_LAUNCH" } else { "-DFAKECUDA" };
+    objects.push((define.to_owned(), "fakecuda.cpp", "DRIVER"));
+    let mut link = compiler();
+    for (define, source, name) in &objects {
+        let object = folder.join(format!("{name}.o"));
+        run(compiler().args(["-std=c++17", "-O2", "-fPIC", "-c", define]).arg(emulate(source)).arg("-o").arg(&object));
+        link.arg(object);
+    }
+    run(link.arg("-shared").arg("-o").arg(folder.join("libcuda.so.1")));
+    folder
+}
+
+fn emulate(source: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/emulate").join(source)
+}
+
+fn compiler() -> Command {
+    Command::new(std::env::var_os("CXX").unwrap_or_else(|| "c++".into()))
+}
+
+fn run(command: &mut Command) {
+    let output = command.output().expect("the C++ compiler runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Runs an ignored test of this binary in a process of its own, with the fake driver and these variables.
+pub fn child(test: &str, variables: &[(&str, &str)]) {
+    child_in(folder(false), test, variables);
+}
+
+/// The same with the libraries of a folder.
+pub fn child_in(folder: &Path, test: &str, variables: &[(&str, &str)]) {
+    let program = std::env::current_exe().expect("this binary");
+    let output = Command::new(program)
+        .args(["--exact", test, "--ignored", "--nocapture"])
+        .env("TIFFJET_CUDA_LIBS", folder)
+        .envs(variables.iter().copied())
+        .output()
+        .expect("it runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{test} with {variables:?}: {}\n{text}", output.status);
+    assert!(text.contains("1 passed"), "{test} did not run:\n{text}");
+}
