@@ -129,10 +129,16 @@ pub struct On {
 
 impl On {
     /// What decodes there; `auto` is a GPU where one can be used.
-    pub fn backend(&self) -> tiffjet::Result<Box<dyn Backend>> {
+    pub fn backend(&self, name: &Arc<str>) -> tiffjet::Result<Box<dyn Backend>> {
         match self.device {
             DeviceChoice::Cpu => Ok(Box::new(Cpu::shared()?)),
-            DeviceChoice::Cuda(ordinal) => Ok(Box::new(Cuda::new(ordinal.unwrap_or(0))?)),
+            DeviceChoice::Cuda(ordinal) => match Cuda::new(ordinal.unwrap_or(0)) {
+                Ok(cuda) => Ok(Box::new(cuda)),
+                Err(Error::Unavailable { library, hint, .. }) => {
+                    Err(Error::Unavailable { name: name.clone(), library, hint })
+                }
+                Err(error) => Err(error),
+            },
             DeviceChoice::Auto => match tiffjet_cuda::available().and_then(|()| Cuda::new(0)) {
                 Ok(cuda) => Ok(Box::new(cuda)),
                 Err(_) => Ok(Box::new(Cpu::shared()?)),

@@ -36,7 +36,7 @@ pub struct Checksum {
 
 impl Checksum {
     pub fn run(&self) -> Outcome {
-        let backend = self.on.backend()?;
+        let backend = self.on.backend(&self.pixels.file.name())?;
         let image = self.pixels.file.open()?;
         let window = self.pixels.window();
         let whole = image.plan_shape(&window)?;
