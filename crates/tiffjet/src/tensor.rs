@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::dtype::DType;
+use crate::error::{Error, Result};
 
 /// Where pixels live, in the numbers of DLPack: device type 1 is the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -29,6 +30,25 @@ pub trait Storage: Send + Sync {
     fn device(&self) -> Device;
     /// The bytes, where the host can see them.
     fn host(&self) -> Option<&[u8]>;
+
+    /// Called before others use the memory: their work must come after ours. `stream` is theirs, as DLPack counts
+    /// them for the kind of device; `None` makes the host wait. Host memory is ready when it is given.
+    fn ready(&self, stream: Option<i64>) -> Result<()> {
+        let _ = stream;
+        Ok(())
+    }
+
+    /// Copies all bytes to the host.
+    fn copy_to_host(&self, out: &mut [u8]) -> Result<()> {
+        let name = || "<tensor>".into();
+        let bytes = self.host().ok_or_else(|| Error::unsupported(&name(), "copying from this device", ""))?;
+        if bytes.len() != out.len() {
+            let what = format!("{} bytes for a tensor of {}", out.len(), bytes.len());
+            return Err(Error::invalid(&name(), what));
+        }
+        out.copy_from_slice(bytes);
+        Ok(())
+    }
 }
 
 /// Pixels: axes (band, y, x), contiguous.

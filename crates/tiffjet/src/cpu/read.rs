@@ -15,6 +15,7 @@ use super::unpack::{self, Unpack};
 use crate::backend::ReadJob;
 use crate::codec::{Cause, Encoded, Unit, reverse_bits};
 use crate::error::{Error, Result};
+use crate::interrupt::wanted;
 use crate::plan::{ReadPlan, TileRead, runs};
 use crate::source::Source;
 use crate::tensor::Report;
@@ -95,18 +96,21 @@ impl Reader<'_> {
         let work = || {
             let mut report = Report::default();
             let mut failed = None;
-            SCRATCH_OF_THREAD.with_borrow_mut(|scratch| {
-                scratch.held = 0..0;
-                while !stop.load(Ordering::Relaxed) {
-                    let i = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(run) = runs.get(i) else { break };
-                    if let Err(error) = self.run(&self.plan.tiles[run.clone()], scratch, &mut report) {
-                        stop.store(true, Ordering::Relaxed);
-                        failed = Some((i, error));
-                    }
+            // Taken, not borrowed: whoever is asked whether to go on may read something else in this thread.
+            let mut scratch = SCRATCH_OF_THREAD.take();
+            scratch.held = 0..0;
+            while !stop.load(Ordering::Relaxed) {
+                let i = next.fetch_add(1, Ordering::Relaxed);
+                let Some(run) = runs.get(i) else { break };
+                let done = wanted(self.source.name())
+                    .and_then(|()| self.run(&self.plan.tiles[run.clone()], &mut scratch, &mut report));
+                if let Err(error) = done {
+                    stop.store(true, Ordering::Relaxed);
+                    failed = Some((i, error));
                 }
-                super::shed([&mut scratch.encoded, &mut scratch.decoded]);
-            });
+            }
+            super::shed([&mut scratch.encoded, &mut scratch.decoded]);
+            SCRATCH_OF_THREAD.set(scratch);
             unpack::shed();
             let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
             total.0.add(&report);
