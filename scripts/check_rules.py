@@ -18,10 +18,14 @@ DEPENDS = {
     "tiffjet-testkit": {"tiffjet"},  # conformance(&dyn Backend)
     "tiffjet-cli": {"tiffjet"},
     "tiffjet-bench": {"tiffjet"},
+    "tiffjet-python": {"tiffjet"},
 }
 
 # Files where `unsafe` may stand.
 UNSAFE = {
+    "crates/tiffjet-python/src/buffer.rs",
+    "crates/tiffjet-python/src/capsule.rs",
+    "crates/tiffjet-python/src/tensor.rs",
     "crates/tiffjet-cli/tests/measured/mod.rs",
     "crates/tiffjet/src/codec/jpeg/avx2.rs",
     "crates/tiffjet/src/codec/jpeg/vectors.rs",
