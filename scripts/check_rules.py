@@ -16,7 +16,8 @@ from pathlib import Path
 DEPENDS = {
     "tiffjet": set(),
     "tiffjet-testkit": {"tiffjet"},  # conformance(&dyn Backend)
-    "tiffjet-cli": {"tiffjet"},
+    "tiffjet-cuda": {"tiffjet"},
+    "tiffjet-cli": {"tiffjet", "tiffjet-cuda"},
     "tiffjet-bench": {"tiffjet"},
     "tiffjet-python": {"tiffjet"},
 }

@@ -37,6 +37,13 @@ pub fn chosen(argument: &Bound<'_, PyAny>) -> PyResult<Arc<dyn Backend>> {
     device(&name).map_err(raise)
 }
 
+/// An error when a device can't be had.
+#[pyfunction]
+#[pyo3(name = "_check_device")]
+pub fn check(device: &Bound<'_, PyAny>) -> PyResult<()> {
+    chosen(device).map(drop)
+}
+
 /// The name of a place.
 pub fn name(device: Device) -> String {
     match device.kind {

@@ -6,11 +6,12 @@ use std::time::UNIX_EPOCH;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
-use tiffjet::backend::ReadJob;
 use tiffjet::geo::{Affine, Domains, Gcp};
 use tiffjet::layout::Predictor;
 use tiffjet::tiff::{Array, FieldType, tag};
-use tiffjet::{ByteOrder, Layout, Limits, Nodata, OpenOptions, Storage, Window};
+use tiffjet::{
+    Backend, ByteOrder, Error, Fallback, Layout, Limits, Nodata, OpenOptions, ReadJob, ReadOptions, Window,
+};
 
 use crate::capsule;
 use crate::crs::Crs;
@@ -88,7 +89,7 @@ fn write_limits<'py>(py: Python<'py>, limits: &Limits) -> PyResult<Bound<'py, Py
 /// An open TIFF: what its header says, and `read`.
 #[pyclass(frozen, module = "tiffjet")]
 pub struct Image {
-    image: Arc<tiffjet::Image>,
+    pub image: Arc<tiffjet::Image>,
     origin: Origin,
     options: OpenOptions,
 }
@@ -186,7 +187,14 @@ impl Image {
     }
 
     /// Into memory of the caller.
-    fn read_into(&self, py: Python<'_>, window: &Window, out: &Bound<'_, PyAny>) -> PyResult<Tensor> {
+    fn read_into(
+        &self,
+        py: Python<'_>,
+        backend: &dyn Backend,
+        window: &Window,
+        out: &Bound<'_, PyAny>,
+        route: &Route,
+    ) -> PyResult<Tensor> {
         let mut out = capsule::import(out)?;
         let shape = self.image.plan_shape(window).map_err(raise)?;
         let dtype = self.image.dtype();
@@ -195,38 +203,49 @@ impl Image {
             let have = format!("{:?} of {}", out.shape(), out.dtype());
             return Err(PyValueError::new_err(format!("out: it is {have}, the window {shape:?} of {dtype}")));
         }
-        if !out.is_writable() {
-            return Err(PyValueError::new_err("out: it is read-only"));
-        }
-        if out.device() != tiffjet::Device::HOST {
-            return Err(PyValueError::new_err("out: it is not on the device that decodes"));
-        }
         let image = &self.image;
-        let (out, report) = run(py, move || {
-            let report = image.read_into(window, out.host_mut().unwrap_or_default())?;
-            Ok((out, report))
+        let report = run(py, || {
+            let plan = image.plan(window)?;
+            let job = ReadJob { source: &**image.level(window.level)?.source(), plan: &plan };
+            let place = out.destination(route.stream);
+            let place = place.ok_or_else(|| Error::invalid(image.name(), "out: it is read-only"))?;
+            backend.read_into(&[job], place, &route.options)
         })?;
         Ok(Tensor::new(tiffjet::Tensor::new(shape, dtype, Arc::new(out), report)))
     }
 }
 
-/// Arguments that only devices with a choice know.
-fn check_route(
-    fallback: &str,
-    io: &str,
-    stream: Option<&Bound<'_, PyAny>>,
-    allocator: Option<&Bound<'_, PyAny>>,
-) -> PyResult<()> {
-    if !matches!(fallback, "allow" | "forbid") {
-        return Err(PyValueError::new_err(format!("fallback: {fallback:?} is neither allow nor forbid")));
+/// How pixels come, beside which.
+struct Route {
+    options: ReadOptions,
+    /// Handle of the caller's stream; 0 for none.
+    stream: usize,
+}
+
+impl Route {
+    /// From the arguments; those that only devices know are refused on the host.
+    fn new(
+        backend: &dyn Backend,
+        fallback: &str,
+        io: &str,
+        stream: Option<&Bound<'_, PyAny>>,
+        allocator: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let fallback = match fallback {
+            "allow" => Fallback::Allow,
+            "forbid" => Fallback::Forbid,
+            _ => return Err(PyValueError::new_err(format!("fallback: {fallback:?} is neither allow nor forbid"))),
+        };
+        if io != "auto" {
+            let what = format!("io: {io:?} is no way to read on {}; there is auto", backend.name());
+            return Err(PyValueError::new_err(what));
+        }
+        if stream.is_some() || allocator.is_some() {
+            let what = format!("stream, allocator: there are none on {}", backend.name());
+            return Err(PyValueError::new_err(what));
+        }
+        Ok(Self { options: ReadOptions { fallback, fill_failed: None }, stream: 0 })
     }
-    if io != "auto" {
-        return Err(PyValueError::new_err(format!("io: {io:?} is no way to read on the CPU; there is auto")));
-    }
-    if stream.is_some() || allocator.is_some() {
-        return Err(PyValueError::new_err("stream, allocator: there are none on the CPU"));
-    }
-    Ok(())
 }
 
 #[pymethods]
@@ -252,18 +271,12 @@ impl Image {
             Some(device) => device::chosen(device)?,
             None => device::device("auto").map_err(raise)?,
         };
-        check_route(fallback, io, stream, allocator)?;
+        let route = Route::new(&*backend, fallback, io, stream, allocator)?;
         let window = self.window(window, bands, level)?;
         if let Some(out) = out {
-            return self.read_into(py, &window, out);
+            return self.read_into(py, &*backend, &window, out, &route);
         }
-        let image = &self.image;
-        let tensor = run(py, || {
-            let plan = image.plan(&window)?;
-            let source = &**image.level(window.level)?.source();
-            backend.read(&ReadJob { source, plan: &plan })
-        })?;
-        Ok(Tensor::new(tensor))
+        run(py, || self.image.read_with(&*backend, &window, &route.options)).map(Tensor::new)
     }
 
     /// Which pixels are valid: a `Tensor` of uint8, 255 where they are and 0 where not.

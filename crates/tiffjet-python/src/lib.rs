@@ -8,6 +8,7 @@ mod doctor;
 mod error;
 mod image;
 mod interrupt;
+mod many;
 mod report;
 mod source;
 mod tensor;
@@ -30,7 +31,9 @@ fn _tiffjet(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<writer::Written>()?;
     m.add_function(wrap_pyfunction!(image::open, m)?)?;
     m.add_function(wrap_pyfunction!(image::reopen, m)?)?;
+    m.add_function(wrap_pyfunction!(many::read_many, m)?)?;
     m.add_function(wrap_pyfunction!(validate::validate, m)?)?;
+    m.add_function(wrap_pyfunction!(device::check, m)?)?;
     m.add_function(wrap_pyfunction!(doctor::codecs, m)?)?;
     m.add_function(wrap_pyfunction!(doctor::devices, m)?)?;
     Ok(())

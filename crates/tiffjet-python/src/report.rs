@@ -45,11 +45,17 @@ impl Report {
         self.0.fallbacks.clone()
     }
 
+    /// Windows of `read_many` that could not be read and were filled: place in the list, and why.
+    #[getter]
+    fn failures(&self) -> Vec<(usize, String)> {
+        self.0.failures.clone()
+    }
+
     fn __repr__(&self) -> String {
         let r = &self.0;
         format!(
-            "Report(tiles={}, sparse={}, bytes_read={}, bytes_out={}, seconds={:.6}, fallbacks={:?})",
-            r.tiles, r.sparse, r.bytes_read, r.bytes_out, r.seconds, r.fallbacks
+            "Report(tiles={}, sparse={}, bytes_read={}, bytes_out={}, seconds={:.6}, fallbacks={:?}, failures={:?})",
+            r.tiles, r.sparse, r.bytes_read, r.bytes_out, r.seconds, r.fallbacks, r.failures
         )
     }
 }

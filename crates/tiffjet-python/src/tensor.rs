@@ -30,7 +30,7 @@ pub struct Tensor {
 
 impl Tensor {
     pub fn new(inner: tiffjet::Tensor) -> Self {
-        let shape: Vec<isize> = inner.shape.iter().map(|&n| n as isize).collect();
+        let shape: Vec<isize> = inner.dims().into_iter().map(|n| n as isize).collect();
         let mut strides = vec![inner.dtype.size() as isize; shape.len()];
         for axis in (1..shape.len()).rev() {
             strides[axis - 1] = strides[axis].saturating_mul(shape[axis].max(1));
@@ -50,15 +50,18 @@ impl Tensor {
     fn copied(&self, py: Python<'_>) -> PyResult<tiffjet::Tensor> {
         let storage = self.inner.storage().clone();
         let copy = py.detach(move || -> tiffjet::Result<HostBuffer> {
-            storage.ready(None)?;
             let length = storage.length();
             let mut copy = HostBuffer::take(length)
                 .ok_or_else(|| Error::limit(&"<tensor>".into(), "bytes of a copy", length as u64, 0))?;
-            storage.copy_to_host(copy.bytes_mut())?;
+            storage.to_host(copy.bytes_mut())?;
             Ok(copy)
         });
         let copy = copy.map_err(raise)?;
-        Ok(tiffjet::Tensor::new(self.inner.shape, self.inner.dtype, Arc::new(copy), self.inner.report.clone()))
+        let tiffjet::Tensor { windows, shape, dtype, ref report, .. } = self.inner;
+        Ok(match windows {
+            Some(n) => tiffjet::Tensor::many(n, shape, dtype, Arc::new(copy), report.clone()),
+            None => tiffjet::Tensor::new(shape, dtype, Arc::new(copy), report.clone()),
+        })
     }
 
     /// Makes the consumer's stream wait for the pixels.
@@ -70,10 +73,11 @@ impl Tensor {
             (false, Some(stream)) if stream < -1 => return Err(PyValueError::new_err(format!("stream: {stream}"))),
             (false, Some(-1)) => return Ok(()), // the consumer takes care of it
             (false, None) => 1,
+            // DLPack's numbers of the two default streams are the driver's handles of them.
             (false, Some(stream)) => stream,
         };
         let storage = self.inner.storage().clone();
-        py.detach(move || storage.ready(Some(stream))).map_err(raise)
+        py.detach(move || storage.ready_for(stream as usize)).map_err(raise)
     }
 }
 
@@ -127,20 +131,23 @@ pub fn numpy_dtype<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAn
 
 #[pymethods]
 impl Tensor {
-    /// Shares the memory of any object with `__dlpack__`, which must be C-contiguous and have three axes.
+    /// Shares the memory of any object with `__dlpack__`, which must be C-contiguous and have three or four axes.
     #[staticmethod]
     fn from_dlpack(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let foreign = capsule::import(object)?;
-        let shape = <[usize; 3]>::try_from(foreign.shape())
-            .map_err(|_| PyValueError::new_err(format!("{:?} is no shape of (band, y, x)", foreign.shape())))?;
-        let dtype = foreign.dtype();
-        Ok(Self::new(tiffjet::Tensor::new(shape, dtype, Arc::new(foreign), tiffjet::Report::default())))
+        let (dtype, report) = (foreign.dtype(), tiffjet::Report::default());
+        let tensor = match *foreign.shape() {
+            [b, y, x] => tiffjet::Tensor::new([b, y, x], dtype, Arc::new(foreign), report),
+            [n, b, y, x] => tiffjet::Tensor::many(n, [b, y, x], dtype, Arc::new(foreign), report),
+            ref other => return Err(PyValueError::new_err(format!("{other:?} is no shape of (band, y, x)"))),
+        };
+        Ok(Self::new(tensor))
     }
 
     /// Length of each axis.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, &self.inner.shape)
+        PyTuple::new(py, self.inner.dims())
     }
 
     /// Number of axes.
@@ -313,7 +320,7 @@ impl Tensor {
     unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {}
 
     fn __repr__(&self) -> String {
-        let shape: Vec<String> = self.inner.shape.iter().map(ToString::to_string).collect();
+        let shape: Vec<String> = self.inner.dims().iter().map(ToString::to_string).collect();
         format!("Tensor(shape=({}), dtype={}, device={:?})", shape.join(", "), self.inner.dtype, self.device())
     }
 }

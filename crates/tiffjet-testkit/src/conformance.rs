@@ -4,9 +4,8 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use tiffjet::backend::ReadJob;
 use tiffjet::source::{FileSource, MemorySource, Source};
-use tiffjet::{Backend, DType, Image, OpenOptions, Window};
+use tiffjet::{Backend, DType, Destination, Frame, Image, OpenOptions, ReadJob, ReadOptions, Tensor, Window};
 
 use crate::builder::Tiff;
 use crate::compression::Compression;
@@ -105,6 +104,34 @@ impl Suite<'_> {
         for window in self.windows(level, pixels, (layout.format.width, layout.format.height)) {
             self.window(image, source, &window, pixels, &bytes).map_err(|what| format!("{window:?}: {what}"))?;
         }
+        self.frames(image, source, level, pixels, &bytes)
+    }
+
+    /// Reads several windows at once, which hang over the edges of the image or lie beside it.
+    fn frames(&self, image: &Image, source: &dyn Source, level: usize, pixels: &Pixels, whole: &[u8]) -> Verdict {
+        let random = |n: u64, below: u32| i64::from((mix(self.seed ^ n) % u64::from(below)) as u32);
+        let (height, width) = (random(21, pixels.height) as u32 + 1, random(22, pixels.width) as u32 + 1);
+        let somewhere = |n: u64, size: u32, length: u32| random(n, size + length + 1) - i64::from(length);
+        let places = [(0, 0), (-1, -2), (i64::from(pixels.height), 0), (i64::MIN, i64::MAX)];
+        let random_places =
+            (0..3).map(|n| (somewhere(30 + n, pixels.height, height), somewhere(40 + n, pixels.width, width)));
+        let frames: Vec<Frame> = places
+            .into_iter()
+            .chain(random_places)
+            .map(|(y, x)| Frame { level, y, x, height, width, bands: None })
+            .collect();
+        let size = whole.len() / (pixels.width as usize * pixels.height as usize * usize::from(pixels.samples));
+        let pad: Vec<u8> = (0..size as u8).map(|i| 0xe0 | i).collect();
+        let plans = frames.iter().map(|frame| image.plan_framed(frame, &pad)).collect::<Result<Vec<_>, _>>();
+        let plans = plans.map_err(|e| e.to_string())?;
+        let jobs: Vec<ReadJob<'_>> = plans.iter().map(|plan| ReadJob { source, plan }).collect();
+        let tensor = self.backend.read(&jobs, &ReadOptions::default()).map_err(|e| e.to_string())?;
+        same("windows", tensor.windows, Some(frames.len()))?;
+        let bytes = on_host(&tensor)?;
+        for (frame, bytes) in frames.iter().zip(bytes.chunks_exact(bytes.len() / frames.len())) {
+            compare(bytes, &framed(whole, pixels, frame, &pad), tensor.shape)
+                .map_err(|what| format!("{frame:?} of several: {what}"))?;
+        }
         Ok(())
     }
 
@@ -114,13 +141,13 @@ impl Suite<'_> {
         let tensor = image.read_on(self.backend, window).map_err(|e| e.to_string())?;
         same("shape", tensor.shape, shape)?;
         same("type", tensor.dtype.name(), pixels.dtype())?;
-        if let Some(bytes) = tensor.bytes() {
-            compare(bytes, &expected, shape)?;
-        }
+        compare(&on_host(&tensor)?, &expected, shape)?;
         let plan = image.plan(window).map_err(|e| e.to_string())?;
         // Memory that is never what is left from before: all of it must be written.
         let mut bytes: Vec<u8> = expected.iter().map(|b| !b).collect();
-        let report = self.backend.read_into(&ReadJob { source, plan: &plan }, &mut bytes).map_err(|e| e.to_string())?;
+        let job = ReadJob { source, plan: &plan };
+        let out = Destination::Host(&mut bytes);
+        let report = self.backend.read_into(&[job], out, &ReadOptions::default()).map_err(|e| e.to_string())?;
         compare(&bytes, &expected, shape).map_err(|what| format!("into memory of the caller: {what}"))?;
         same("bytes out", report.bytes_out, expected.len() as u64)
     }
@@ -159,6 +186,29 @@ impl Suite<'_> {
         let twice = Window { level, bands: Some(vec![1, pixels.samples, 1]), ..Window::default() };
         parts.chain([reversed, twice]).collect()
     }
+}
+
+/// The bytes of a tensor, wherever it is.
+fn on_host(tensor: &Tensor) -> Result<Vec<u8>, String> {
+    let mut bytes = vec![0; tensor.storage().length()];
+    tensor.storage().to_host(&mut bytes).map_err(|e| e.to_string())?;
+    Ok(bytes)
+}
+
+/// The pixels of a frame, `pad` where there are none.
+fn framed(whole: &[u8], pixels: &Pixels, frame: &Frame, pad: &[u8]) -> Vec<u8> {
+    let (height, width) = (i64::from(pixels.height), i64::from(pixels.width));
+    let mut out = Vec::new();
+    for band in 0..i64::from(pixels.samples) {
+        for y in (0..i64::from(frame.height)).map(|y| frame.y.saturating_add(y)) {
+            for x in (0..i64::from(frame.width)).map(|x| frame.x.saturating_add(x)) {
+                let inside = (0..height).contains(&y) && (0..width).contains(&x);
+                let at = if inside { ((band * height + y) * width + x) as usize * pad.len() } else { 0 };
+                out.extend_from_slice(if inside { &whole[at..][..pad.len()] } else { pad });
+            }
+        }
+    }
+    out
 }
 
 /// The masks of a file, largest first as its levels, are 255 where a pixel is valid.

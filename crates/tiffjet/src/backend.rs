@@ -2,18 +2,80 @@
 
 use std::sync::Arc;
 
-use crate::error::Result;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
 use crate::plan::{LevelPlan, OverviewPlan, ReadPlan};
 use crate::rows::{RowsBuf, RowsView};
 use crate::source::Source;
-use crate::tensor::{Report, Tensor};
+use crate::tensor::{DeviceMemory, Report, Tensor};
 
 /// One window of one file.
+#[derive(Clone, Copy)]
 pub struct ReadJob<'a> {
     /// The bytes.
     pub source: &'a dyn Source,
     /// What must happen.
     pub plan: &'a ReadPlan,
+}
+
+/// Whether pixels may be decoded by another route than the backend's own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Fallback {
+    /// They may, and the [`Report`] says so.
+    #[default]
+    Allow,
+    /// They may not: what has no route is an error.
+    Forbid,
+}
+
+/// What is asked of a read beside its windows.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReadOptions {
+    /// Whether another route will do.
+    pub fallback: Fallback,
+    /// One value for all pixels of a window that cannot be read, which the [`Report`] then lists. Without it the first
+    /// error ends the read.
+    pub fill_failed: Option<Vec<u8>>,
+}
+
+/// Where the pixels of a read go. It has just the bytes of all windows, one after the other.
+pub enum Destination<'a> {
+    /// Memory of the host.
+    Host(&'a mut [u8]),
+    /// Memory of a device.
+    Device(DeviceMemory),
+}
+
+impl Destination<'_> {
+    /// Bytes.
+    pub fn length(&self) -> usize {
+        match self {
+            Self::Host(bytes) => bytes.len(),
+            Self::Device(memory) => memory.length(),
+        }
+    }
+}
+
+/// Bands, rows, columns and type that all windows of a read have in common.
+pub fn common_shape(jobs: &[ReadJob<'_>]) -> Result<([usize; 3], DType)> {
+    let of = |job: &ReadJob<'_>| (job.plan.shape(), job.plan.layout().dtype());
+    let Some(first) = jobs.first() else { return Err(Error::invalid(&"".into(), "no window is asked for")) };
+    let (shape, dtype) = of(first);
+    match jobs.iter().find(|job| of(job) != (shape, dtype)) {
+        None => Ok((shape, dtype)),
+        Some(other) => {
+            let what =
+                format!("windows of {:?} as {} and of {shape:?} as {dtype} in one read", of(other).0, of(other).1);
+            Err(Error::invalid(other.source.name(), what))
+        }
+    }
+}
+
+/// Bytes of all windows of a read; an error when no machine could hold them.
+pub fn common_bytes(jobs: &[ReadJob<'_>]) -> Result<usize> {
+    let (shape, dtype) = common_shape(jobs)?;
+    let bytes = shape.iter().try_fold(dtype.size(), |a, &n| a.checked_mul(n)).and_then(|n| n.checked_mul(jobs.len()));
+    bytes.ok_or_else(|| Error::limit(jobs[0].source.name(), "bytes of pixels in one read", u64::MAX, isize::MAX as u64))
 }
 
 /// Rows of one level to encode.
@@ -52,11 +114,11 @@ pub trait Backend: Send + Sync {
     /// Short name for reports.
     fn name(&self) -> &str;
 
-    /// Reads a window into new memory of this backend.
-    fn read(&self, job: &ReadJob<'_>) -> Result<Tensor>;
+    /// Reads windows of one shape and type, of any files, into new memory of this backend, one after the other.
+    fn read(&self, jobs: &[ReadJob<'_>], options: &ReadOptions) -> Result<Tensor>;
 
-    /// Reads a window into memory of the host, which has just the size of the result.
-    fn read_into(&self, job: &ReadJob<'_>, out: &mut [u8]) -> Result<Report>;
+    /// The same into memory of the caller. After an error its content is anyone's.
+    fn read_into(&self, jobs: &[ReadJob<'_>], out: Destination<'_>, options: &ReadOptions) -> Result<Report>;
 
     /// Packs and encodes rows, and gives the tiles in the order of the image: row by row, plane by plane, from left
     /// to right, some at a time.

@@ -9,8 +9,9 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use crate::backend::Destination;
 use crate::dtype::{DType, SampleKind};
-use crate::tensor::{Device, Storage, Tensor};
+use crate::tensor::{Device, DeviceMemory, Storage, Tensor};
 
 /// The version that is written here.
 pub const VERSION: Version = Version { major: 1, minor: 0 };
@@ -271,7 +272,7 @@ impl Tensor {
     /// What the other library writes there shows in all who share it.
     pub fn to_dlpack<M: Managed>(&self, flags: u64) -> Option<Handle<M>> {
         let dtype = DataType::of(self.dtype)?;
-        let shape: Vec<i64> = self.shape.iter().map(|&n| n as i64).collect();
+        let shape: Vec<i64> = self.dims().into_iter().map(|n| n as i64).collect();
         let mut strides = vec![1i64; shape.len()];
         for axis in (1..shape.len()).rev() {
             strides[axis - 1] = strides[axis].saturating_mul(shape[axis].max(1));
@@ -378,11 +379,22 @@ impl Foreign {
         self.writable
     }
 
-    /// The bytes, to be filled, where the host can see them and the lender allows it.
-    pub fn host_mut(&mut self) -> Option<&mut [u8]> {
-        if !self.writable || self.device.kind != Device::HOST.kind {
+    /// Where a read puts its pixels, after what was submitted to a stream of the device; `None` when the lender does
+    /// not allow it.
+    pub fn destination(&mut self, stream: usize) -> Option<Destination<'_>> {
+        if !self.writable {
             return None;
         }
+        if self.device.kind != Device::HOST.kind {
+            // SAFETY: the lender vouches for the memory until the deleter is called, which is when `self` goes; it is
+            // borrowed for as long as the destination.
+            let memory = unsafe { DeviceMemory::new(self.device, self.address, self.length, stream) };
+            return Some(Destination::Device(memory));
+        }
+        self.host_mut().map(Destination::Host)
+    }
+
+    fn host_mut(&mut self) -> Option<&mut [u8]> {
         if self.length == 0 {
             return Some(&mut []);
         }
@@ -521,7 +533,7 @@ mod tests {
     fn what_may_not_be_written_is_not() {
         let handle = tensor(DType::UInt8).0.to_dlpack::<Versioned>(READ_ONLY).unwrap();
         let mut back = Foreign::new(handle).unwrap();
-        assert!(!back.is_writable() && back.host_mut().is_none() && back.host().is_some());
+        assert!(!back.is_writable() && back.destination(0).is_none() && back.host().is_some());
     }
 
     /// A tensor with one thing changed.

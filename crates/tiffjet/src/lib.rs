@@ -22,7 +22,7 @@ pub mod tiff;
 pub mod validate;
 mod writer;
 
-pub use backend::{Backend, EncodedRows, Reducer};
+pub use backend::{Backend, Destination, EncodedRows, Fallback, ReadJob, ReadOptions, Reducer};
 pub use cpu::Cpu;
 pub use dtype::{ByteOrder, DType, SampleKind};
 pub use error::{Cause, Error, Result};
@@ -31,9 +31,9 @@ pub use image::{Image, Level, Mask, OpenOptions, open};
 pub use interrupt::{interruptible, wanted};
 pub use layout::Layout;
 pub use limits::Limits;
-pub use plan::{LevelPlan, OverviewPlan, ReadPlan, Resampling, Window, WritePlan};
+pub use plan::{Frame, LevelPlan, OverviewPlan, ReadPlan, Resampling, Window, WritePlan};
 pub use rows::{NewRows, RowsBuf, RowsView};
-pub use tensor::{Device, HostBuffer, Report, Storage, Tensor};
+pub use tensor::{Device, DeviceMemory, HostBuffer, Report, Storage, Tensor};
 pub use writer::{BigTiff, Blocks, Overviews, Prediction, WriteOptions, Writer, Written};
 
 /// The examples of the README compile.

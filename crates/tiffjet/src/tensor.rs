@@ -20,6 +20,47 @@ impl Device {
     pub const HOST: Self = Self { kind: 1, id: 0 };
 }
 
+/// Memory of a device that a caller lends for the result of a read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeviceMemory {
+    device: Device,
+    address: usize,
+    length: usize,
+    stream: usize,
+}
+
+impl DeviceMemory {
+    /// Names memory that a backend will write.
+    ///
+    /// # Safety
+    /// `length` bytes from `address` must be memory of the device that nobody else uses until the read returns, but for
+    /// work already submitted to `stream` (a handle of the device's driver, 0 for none), which the read waits for.
+    #[allow(unsafe_code)] // a promise only the caller can keep
+    pub unsafe fn new(device: Device, address: usize, length: usize, stream: usize) -> Self {
+        Self { device, address, length, stream }
+    }
+
+    /// Where it is.
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// First byte.
+    pub fn address(&self) -> usize {
+        self.address
+    }
+
+    /// Length in bytes.
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// What must be done before it is written.
+    pub fn stream(&self) -> usize {
+        self.stream
+    }
+}
+
 /// Memory that holds pixels.
 pub trait Storage: Send + Sync {
     /// First byte.
@@ -31,30 +72,31 @@ pub trait Storage: Send + Sync {
     /// The bytes, where the host can see them.
     fn host(&self) -> Option<&[u8]>;
 
-    /// Called before others use the memory: their work must come after ours. `stream` is theirs, as DLPack counts
-    /// them for the kind of device; `None` makes the host wait. Host memory is ready when it is given.
-    fn ready(&self, stream: Option<i64>) -> Result<()> {
+    /// Makes work that is submitted to a stream of the device (a handle of its driver) after this call wait until the
+    /// pixels are there.
+    fn ready_for(&self, stream: usize) -> Result<()> {
         let _ = stream;
         Ok(())
     }
 
-    /// Copies all bytes to the host.
-    fn copy_to_host(&self, out: &mut [u8]) -> Result<()> {
-        let name = || "<tensor>".into();
-        let bytes = self.host().ok_or_else(|| Error::unsupported(&name(), "copying from this device", ""))?;
-        if bytes.len() != out.len() {
-            let what = format!("{} bytes for a tensor of {}", out.len(), bytes.len());
-            return Err(Error::invalid(&name(), what));
+    /// A copy of the bytes in memory of the host.
+    fn to_host(&self, out: &mut [u8]) -> Result<()> {
+        match self.host() {
+            Some(bytes) if bytes.len() == out.len() => {
+                out.copy_from_slice(bytes);
+                Ok(())
+            }
+            _ => Err(Error::invalid(&"".into(), "this memory cannot be copied to the host as asked")),
         }
-        out.copy_from_slice(bytes);
-        Ok(())
     }
 }
 
-/// Pixels: axes (band, y, x), contiguous.
+/// Pixels: axes (band, y, x), or (n, band, y, x) for several windows; contiguous.
 #[derive(Clone)]
 pub struct Tensor {
-    /// Bands, rows, columns.
+    /// How many windows, when several were asked for at once.
+    pub windows: Option<usize>,
+    /// Bands, rows, columns of a window.
     pub shape: [usize; 3],
     /// Type of a value.
     pub dtype: DType,
@@ -67,7 +109,23 @@ impl Tensor {
     /// Pixels in some memory, which has just the bytes the shape needs.
     pub fn new(shape: [usize; 3], dtype: DType, storage: Arc<dyn Storage>, report: Report) -> Self {
         debug_assert_eq!(shape.iter().product::<usize>() * dtype.size(), storage.length());
-        Self { shape, dtype, report, storage }
+        Self { windows: None, shape, dtype, report, storage }
+    }
+
+    /// The pixels of `n` windows of one shape, one after the other.
+    pub fn many(n: usize, shape: [usize; 3], dtype: DType, storage: Arc<dyn Storage>, report: Report) -> Self {
+        debug_assert_eq!(n * shape.iter().product::<usize>() * dtype.size(), storage.length());
+        Self { windows: Some(n), shape, dtype, report, storage }
+    }
+
+    /// The same pixels without the axis of windows, where there is one window.
+    pub fn only(self) -> Self {
+        Self { windows: self.windows.filter(|&n| n != 1), ..self }
+    }
+
+    /// Sizes of all axes.
+    pub fn dims(&self) -> Vec<usize> {
+        self.windows.into_iter().chain(self.shape).collect()
     }
 
     /// The memory.
@@ -95,7 +153,7 @@ impl Tensor {
 impl fmt::Debug for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tensor")
-            .field("shape", &self.shape)
+            .field("shape", &self.dims())
             .field("dtype", &self.dtype)
             .field("device", &self.device())
             .field("report", &self.report)
@@ -118,6 +176,8 @@ pub struct Report {
     pub seconds: f64,
     /// What was decoded by another route than asked, and why.
     pub fallbacks: Vec<String>,
+    /// Windows that could not be read and were filled, by their place in the list, and why.
+    pub failures: Vec<(usize, String)>,
 }
 
 impl Report {

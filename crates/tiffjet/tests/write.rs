@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use tiffjet::backend::{EncodeJob, ReadJob};
+use tiffjet::backend::{EncodeJob, ReadJob, ReadOptions};
 use tiffjet::sink::{FileSink, MemorySink, Sink, StreamSink};
 use tiffjet::source::MemorySource;
 use tiffjet::tiff::{Directory, Field, FieldType, Head, Header, tag};
@@ -172,7 +172,7 @@ fn read(bytes: &[u8]) -> Vec<Read> {
         let fill = vec![0; layout.dtype().size()];
         let locate = |tile| layout.index.locate(&head, &layout, 0, tile);
         let plan = ReadPlan::new(head.name(), &layout, &Window::default(), fill, locate).unwrap();
-        let tensor = cpu.read(&ReadJob { source: &*source, plan: &plan }).unwrap();
+        let tensor = cpu.read(&[ReadJob { source: &*source, plan: &plan }], &ReadOptions::default()).unwrap().only();
         let (pixels, absent) = (tensor.bytes().unwrap().to_vec(), tensor.report.sparse);
         images.push(Read { layout, is_mask: kind & 4 != 0, pixels, absent });
         offset = directory.next;

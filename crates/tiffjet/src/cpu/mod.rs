@@ -13,7 +13,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use crate::backend::{Backend, EncodeJob, EncodedRows, ReadJob, Reducer};
+use crate::backend::{
+    Backend, Destination, EncodeJob, EncodedRows, ReadJob, ReadOptions, Reducer, common_bytes, common_shape,
+};
 use crate::error::{Error, Result};
 use crate::plan::OverviewPlan;
 use crate::tensor::{HostBuffer, Report, Tensor};
@@ -79,16 +81,24 @@ impl Backend for Cpu {
         "cpu"
     }
 
-    fn read(&self, job: &ReadJob<'_>) -> Result<Tensor> {
-        let length = job.plan.output_bytes().unwrap_or(usize::MAX);
+    fn read(&self, jobs: &[ReadJob<'_>], options: &ReadOptions) -> Result<Tensor> {
+        let (shape, dtype) = common_shape(jobs)?;
+        let length = common_bytes(jobs)?;
         let mut buffer = HostBuffer::take(length)
-            .ok_or_else(|| Error::limit(job.source.name(), "bytes of pixels in memory", length as u64, 0))?;
-        let report = self.read_into(job, buffer.bytes_mut())?;
-        Ok(Tensor::new(job.plan.shape(), job.plan.layout.dtype(), Arc::new(buffer), report))
+            .ok_or_else(|| Error::limit(jobs[0].source.name(), "bytes of pixels in memory", length as u64, 0))?;
+        let report = read::read(&self.pool, jobs, buffer.bytes_mut(), options)?;
+        Ok(Tensor::many(jobs.len(), shape, dtype, Arc::new(buffer), report))
     }
 
-    fn read_into(&self, job: &ReadJob<'_>, out: &mut [u8]) -> Result<Report> {
-        read::read(&self.pool, job, out)
+    fn read_into(&self, jobs: &[ReadJob<'_>], out: Destination<'_>, options: &ReadOptions) -> Result<Report> {
+        match out {
+            Destination::Host(out) => read::read(&self.pool, jobs, out, options),
+            Destination::Device(memory) => {
+                let name = jobs.first().map_or_else(|| "".into(), |job| job.source.name().clone());
+                let what = format!("the CPU cannot write memory of device {:?}", memory.device());
+                Err(Error::invalid(&name, what))
+            }
+        }
     }
 
     fn encode(&self, job: &EncodeJob<'_>, emit: &mut (dyn FnMut(EncodedRows) -> Result<()> + Send)) -> Result<()> {

@@ -1,6 +1,7 @@
 //! Runs of tiles spread over the threads.
 
 use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
 use std::io::IoSliceMut;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,11 +13,11 @@ use rayon::ThreadPool;
 use super::canvas::Canvas;
 use super::chroma;
 use super::unpack::{self, Unpack};
-use crate::backend::ReadJob;
+use crate::backend::{ReadJob, ReadOptions, common_bytes};
 use crate::codec::{Cause, Encoded, Unit, reverse_bits};
 use crate::error::{Error, Result};
 use crate::interrupt::wanted;
-use crate::plan::{ReadPlan, TileRead, runs};
+use crate::plan::{ReadPlan, TileRead, runs as tile_runs};
 use crate::source::Source;
 use crate::tensor::Report;
 
@@ -29,26 +30,69 @@ const ALONE: usize = 64 << 10;
 /// Rows scattered by one system call.
 const SCATTER: usize = 512;
 
-/// Reads a window into `out`.
-pub(super) fn read(pool: &ThreadPool, job: &ReadJob<'_>, out: &mut [u8]) -> Result<Report> {
+/// Reads windows into `out`, one after the other.
+pub(super) fn read(pool: &ThreadPool, jobs: &[ReadJob<'_>], out: &mut [u8], options: &ReadOptions) -> Result<Report> {
     let begun = Instant::now();
-    let plan = job.plan;
-    if plan.output_bytes() != Some(out.len()) {
-        let what = format!("the output has {} bytes, the window {:?}", out.len(), plan.output_bytes());
-        return Err(Error::invalid(job.source.name(), what));
+    let bytes = common_bytes(jobs)?;
+    if bytes != out.len() {
+        let what = format!("the output has {} bytes, the windows {bytes}", out.len());
+        return Err(Error::invalid(jobs[0].source.name(), what));
     }
-    let bytes = out.len();
-    let canvas = Canvas::new(out, plan.shape(), plan.layout.dtype().size());
-    let reader = Reader { source: job.source, plan, canvas, unpack: Unpack::new(plan) };
-    let runs = runs(&plan.tiles, RUN);
-    let workers = if bytes <= ALONE { 1 } else { workers(pool, plan).min(runs.len()) };
-    let outcome = reader.run_all(pool, &runs, workers);
+    let readers: Vec<Reader<'_>> = std::iter::zip(jobs, out.chunks_exact_mut(bytes / jobs.len()))
+        .map(|(job, out)| Reader::new(job, out, bytes))
+        .collect();
+    let mut runs = Vec::new();
+    for (i, job) in jobs.iter().enumerate() {
+        runs.extend(tile_runs(&job.plan.tiles, RUN).into_iter().map(|run| (i, run)));
+    }
+    let workers = match bytes <= ALONE {
+        true => 1,
+        false => jobs.iter().map(|job| workers(pool, job.plan)).min().unwrap_or(1).min(runs.len()).max(1),
+    };
+    let fill = options.fill_failed.as_deref();
+    let outcome = run_all(pool, &readers, &runs, workers, fill.is_some());
     // First of all: where the file changed, damage is no news.
-    job.source.unchanged()?;
-    let mut report = outcome?;
+    let mut failures = unchanged(jobs, fill.is_some())?;
+    let (mut report, failed) = outcome?;
+    drop(readers);
+    failures.extend(failed);
+    for (&i, error) in &failures {
+        let value = fill.unwrap_or_default();
+        out.chunks_exact_mut(bytes / jobs.len()).skip(i).take(1).for_each(|window| fill_with(window, value));
+        report.failures.push((i, error.to_string()));
+    }
     report.bytes_out = bytes as u64;
     report.seconds = begun.elapsed().as_secs_f64();
     Ok(report)
+}
+
+/// The first error of each window that could not be read.
+type Failures = BTreeMap<usize, Error>;
+
+/// Asks every source whether it is still what was opened.
+fn unchanged(jobs: &[ReadJob<'_>], keep_going: bool) -> Result<Failures> {
+    let mut failures = Failures::new();
+    let mut asked = HashMap::new();
+    for (i, job) in jobs.iter().enumerate() {
+        let address = std::ptr::from_ref(job.source).cast::<u8>();
+        let changed = *asked.entry(address).or_insert_with(|| job.source.unchanged().is_err());
+        if changed {
+            // Asked again for an error of its own.
+            match job.source.unchanged() {
+                Err(error) if keep_going => drop(failures.insert(i, error)),
+                outcome => outcome?,
+            }
+        }
+    }
+    Ok(failures)
+}
+
+/// Sets all values to one.
+fn fill_with(pixels: &mut [u8], value: &[u8]) {
+    match value.iter().all(|&b| b == 0) {
+        true => pixels.fill(0),
+        false => pixels.chunks_exact_mut(value.len()).for_each(|v| v.copy_from_slice(value)),
+    }
 }
 
 /// Threads that can each hold a decoded and a compressed tile without breaking the bound on memory.
@@ -87,55 +131,86 @@ struct Reader<'a> {
     unpack: Unpack,
 }
 
-impl Reader<'_> {
-    /// Threads take the next run until none is left. Of several damaged tiles the first in the image is reported.
-    fn run_all(&self, pool: &ThreadPool, runs: &[Range<usize>], workers: usize) -> Result<Report> {
-        let next = AtomicUsize::new(0);
-        let stop = AtomicBool::new(false);
-        let total = Mutex::new((Report::default(), None::<(usize, Error)>));
-        let work = || {
-            let mut report = Report::default();
-            let mut failed = None;
-            // Taken, not borrowed: whoever is asked whether to go on may read something else in this thread.
-            let mut scratch = SCRATCH_OF_THREAD.take();
-            scratch.held = 0..0;
-            while !stop.load(Ordering::Relaxed) {
-                let i = next.fetch_add(1, Ordering::Relaxed);
-                let Some(run) = runs.get(i) else { break };
-                let done = wanted(self.source.name())
-                    .and_then(|()| self.run(&self.plan.tiles[run.clone()], &mut scratch, &mut report));
-                if let Err(error) = done {
-                    stop.store(true, Ordering::Relaxed);
-                    failed = Some((i, error));
-                }
+/// Threads take the next run until none is left. Of several damaged tiles the first in the list of windows, and in its
+/// image, is reported; where the rest is wanted all the same, the first of each window.
+fn run_all(
+    pool: &ThreadPool,
+    readers: &[Reader<'_>],
+    runs: &[(usize, Range<usize>)],
+    workers: usize,
+    keep_going: bool,
+) -> Result<(Report, Failures)> {
+    let next = AtomicUsize::new(0);
+    let stop = AtomicBool::new(false);
+    let cancelled = AtomicBool::new(false);
+    let total = Mutex::new((Report::default(), BTreeMap::<usize, (usize, Error)>::new()));
+    let work = || {
+        let mut report = Report::default();
+        let mut failed: Vec<(usize, Error)> = Vec::new();
+        // Taken, not borrowed: whoever is asked whether to go on may read something else in this thread.
+        let mut scratch = SCRATCH_OF_THREAD.take();
+        while !stop.load(Ordering::Relaxed) {
+            let i = next.fetch_add(1, Ordering::Relaxed);
+            let Some((job, run)) = runs.get(i) else { break };
+            let reader = &readers[*job];
+            if let Err(error) = wanted(reader.source.name()) {
+                stop.store(true, Ordering::Relaxed);
+                cancelled.store(true, Ordering::Relaxed);
+                failed.push((i, error));
+                break;
             }
-            super::shed([&mut scratch.encoded, &mut scratch.decoded]);
-            SCRATCH_OF_THREAD.set(scratch);
-            unpack::shed();
-            let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
-            total.0.add(&report);
-            if let Some((i, error)) = failed
-                && total.1.as_ref().is_none_or(|(first, _)| i < *first)
-            {
-                total.1 = Some((i, error));
+            if let Err(error) = reader.run(&reader.plan.tiles[run.clone()], &mut scratch, &mut report) {
+                stop.store(!keep_going, Ordering::Relaxed);
+                failed.push((i, error));
             }
-        };
-        if workers == 1 {
+        }
+        super::shed([&mut scratch.encoded, &mut scratch.decoded]);
+        SCRATCH_OF_THREAD.set(scratch);
+        unpack::shed();
+        let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
+        total.0.add(&report);
+        for (i, error) in failed {
+            let job = runs[i].0;
+            if total.1.get(&job).is_none_or(|(first, _)| i < *first) {
+                total.1.insert(job, (i, error));
+            }
+        }
+    };
+    if workers == 1 {
+        work();
+    } else {
+        pool.in_place_scope(|scope| {
+            for _ in 1..workers {
+                scope.spawn(|_| work());
+            }
             work();
-        } else {
-            pool.in_place_scope(|scope| {
-                for _ in 1..workers {
-                    scope.spawn(|_| work());
-                }
-                work();
-            });
-        }
-        match total.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            (_, Some((_, error))) => Err(error),
-            (report, None) => Ok(report),
-        }
+        });
     }
+    let (report, failures) = total.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut failures: Failures = failures.into_iter().map(|(job, (_, error))| (job, error)).collect();
+    match failures.pop_first() {
+        Some((_, error)) if !keep_going || cancelled.into_inner() => Err(error),
+        Some((job, error)) => {
+            failures.insert(job, error);
+            Ok((report, failures))
+        }
+        None => Ok((report, failures)),
+    }
+}
 
+impl<'a> Reader<'a> {
+    /// A reader of one window, into its part of a result of `whole` bytes.
+    fn new(job: &ReadJob<'a>, out: &'a mut [u8], whole: usize) -> Self {
+        let plan = job.plan;
+        if let Some(value) = &plan.pad {
+            fill_with(out, value);
+        }
+        let canvas = Canvas::new(out, plan.shape(), plan.layout.dtype().size());
+        Self { source: job.source, plan, canvas, unpack: Unpack::new(plan, whole) }
+    }
+}
+
+impl Reader<'_> {
     /// One run: one read, then tile after tile.
     fn run(&self, tiles: &[TileRead], scratch: &mut Scratch, report: &mut Report) -> Result<()> {
         let span = span(tiles);
@@ -162,12 +237,7 @@ impl Reader<'_> {
 
     /// A tile that is not in the file.
     fn fill(&self, tile: &TileRead) {
-        let value = &self.plan.fill[..];
-        let zero = value.iter().all(|&b| b == 0);
-        let fill = |pixels: &mut [u8]| match zero {
-            true => pixels.fill(0),
-            false => pixels.chunks_exact_mut(value.len()).for_each(|v| v.copy_from_slice(value)),
-        };
+        let fill = |pixels: &mut [u8]| fill_with(pixels, &self.plan.fill);
         for (out, _) in self.unpack.bands(tile) {
             match self.block(out, tile) {
                 Some(block) => fill(block),

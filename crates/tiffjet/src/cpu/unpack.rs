@@ -54,7 +54,8 @@ pub(super) fn shed() {
 }
 
 impl Unpack {
-    pub(super) fn new(plan: &ReadPlan) -> Self {
+    /// For a plan, as part of a result of so many bytes.
+    pub(super) fn new(plan: &ReadPlan, whole: usize) -> Self {
         let layout = &plan.layout;
         let format = &layout.format;
         let dtype = layout.dtype();
@@ -75,7 +76,7 @@ impl Unpack {
             planar: layout.planar,
             all: bands.len() == usize::from(layout.bands) && bands.iter().all(|(out, band)| out == band),
             bands,
-            copy: Copy::for_output(plan.output_bytes().unwrap_or(0)),
+            copy: Copy::for_output(whole),
         }
     }
 

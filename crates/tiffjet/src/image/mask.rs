@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::{Image, Mask};
-use crate::backend::{Backend, ReadJob};
+use crate::backend::{Backend, ReadJob, ReadOptions};
 use crate::cpu::Cpu;
 use crate::dtype::{DType, SampleKind};
 use crate::error::Result;
@@ -36,7 +36,8 @@ impl Image {
         // Nodata is a value of the image: where the mask is not stored, nothing is valid.
         let fill = vec![0; mask.layout.dtype().size()];
         let plan = self.plan_of(&mask.file, &mask.layout, &window, fill)?;
-        let pixels = Cpu::shared()?.read(&ReadJob { source: &**mask.file.head.source(), plan: &plan })?;
+        let job = ReadJob { source: &**mask.file.head.source(), plan: &plan };
+        let pixels = Cpu::shared()?.read(&[job], &ReadOptions::default())?.only();
         match mask.layout.format.bits {
             bits @ ..=8 => self.masked(&pixels, scaled(bits)),
             _ => self.masked(&pixels, not_zero),

@@ -7,14 +7,14 @@ mod mask;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use crate::backend::{Backend, ReadJob};
+use crate::backend::{Backend, Destination, ReadJob, ReadOptions};
 use crate::cpu::Cpu;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::geo::{self, Geo, GeoTags};
 use crate::layout::Layout;
 use crate::limits::Limits;
-use crate::plan::{ReadPlan, Window};
+use crate::plan::{Frame, ReadPlan, Window};
 use crate::source::{FileSource, Source};
 use crate::tensor::{Report, Tensor};
 use crate::tiff::{Array, Directory, FieldType, Head, Header, tag};
@@ -382,22 +382,40 @@ impl Image {
         })
     }
 
-    fn plan_of(&self, file: &File, layout: &Arc<Layout>, window: &Window, fill: Vec<u8>) -> Result<ReadPlan> {
+    /// The same for a window that may hang over the edges of the image; `pad`, one value, stands where it does.
+    pub fn plan_framed(&self, frame: &Frame, pad: &[u8]) -> Result<ReadPlan> {
+        let level = self.level(frame.level)?;
+        let (head, layout) = (&level.file.head, &level.layout);
+        if pad.len() != layout.dtype().size() {
+            let what = format!("a pad of {} bytes for values of type {}", pad.len(), layout.dtype());
+            return Err(Error::invalid(head.name(), what));
+        }
+        let bands = frame.bands.as_ref().map_or(usize::from(layout.bands), Vec::len);
+        self.check_output(&level.file, layout, [bands, frame.height as usize, frame.width as usize])?;
+        let (fill, pad) = (self.fill().to_vec(), pad.to_vec());
+        ReadPlan::framed(head.name(), layout, frame, fill, pad, |tile| {
+            layout.index.locate(head, layout, frame.level, tile)
+        })
+    }
+
+    /// Refuses what no codec reads and what is more than limits allow, before a plan is made: that of an image no memory
+    /// can hold may itself be more than memory holds.
+    fn check_output(&self, file: &File, layout: &Layout, shape: [usize; 3]) -> Result<()> {
         if layout.codec.compression().is_empty() {
             let feature = format!("compression {}", layout.format.compression);
-            return Err(Error::unsupported(
-                file.head.name(),
-                feature,
-                "convert the file with the program that wrote it",
-            ));
+            let hint = "convert the file with the program that wrote it";
+            return Err(Error::unsupported(file.head.name(), feature, hint));
         }
-        // Before the plan: that of an image no memory can hold may itself be more than memory holds.
-        let shape = window.shape(file.head.name(), layout)?;
         let asked = shape.iter().fold(layout.dtype().size() as u64, |bytes, &n| bytes.saturating_mul(n as u64));
         let allowed = file.head.limits().output_bytes;
         if asked > allowed {
             return Err(Error::limit(file.head.name(), "bytes of pixels in one read", asked, allowed));
         }
+        Ok(())
+    }
+
+    fn plan_of(&self, file: &File, layout: &Arc<Layout>, window: &Window, fill: Vec<u8>) -> Result<ReadPlan> {
+        self.check_output(file, layout, window.shape(file.head.name(), layout)?)?;
         ReadPlan::new(file.head.name(), layout, window, fill, |tile| {
             layout.index.locate(&file.head, layout, window.level, tile)
         })
@@ -422,15 +440,20 @@ impl Image {
 
     /// Reads a window on some backend.
     pub fn read_on(&self, backend: &dyn Backend, window: &Window) -> Result<Tensor> {
+        self.read_with(backend, window, &ReadOptions::default())
+    }
+
+    /// The same with options.
+    pub fn read_with(&self, backend: &dyn Backend, window: &Window, options: &ReadOptions) -> Result<Tensor> {
         let plan = self.plan(window)?;
         let source = &**self.levels[window.level].file.head.source();
-        backend.read(&ReadJob { source, plan: &plan })
+        Ok(backend.read(&[ReadJob { source, plan: &plan }], options)?.only())
     }
 
     /// Reads a window into memory of the caller, which has just its size, on the CPU.
     pub fn read_into(&self, window: &Window, out: &mut [u8]) -> Result<Report> {
         let plan = self.plan(window)?;
         let source = &**self.levels[window.level].file.head.source();
-        Cpu::shared()?.read_into(&ReadJob { source, plan: &plan }, out)
+        Cpu::shared()?.read_into(&[ReadJob { source, plan: &plan }], Destination::Host(out), &ReadOptions::default())
     }
 }

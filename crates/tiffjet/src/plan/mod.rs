@@ -7,5 +7,5 @@ mod write;
 
 pub use batch::runs;
 pub use overview::{OverviewPlan, Resampling};
-pub use read::{Part, ReadPlan, TileRead, Window};
+pub use read::{Frame, Part, ReadPlan, TileRead, Window};
 pub use write::{LevelPlan, WritePlan};

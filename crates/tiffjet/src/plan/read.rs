@@ -28,6 +28,29 @@ impl Window {
     }
 }
 
+/// A window that may hang over the edges of the image, or lie beside it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Frame {
+    /// Overview level, 0 is full size.
+    pub level: usize,
+    /// First row, counted from that of the image.
+    pub y: i64,
+    /// First column.
+    pub x: i64,
+    /// Rows.
+    pub height: u32,
+    /// Columns.
+    pub width: u32,
+    /// As those of a [`Window`].
+    pub bands: Option<Vec<u16>>,
+}
+
+/// The part of a frame's rows or columns that is in the image.
+fn inside(first: i64, count: u32, size: u32) -> Range<u32> {
+    let clip = |v: i64| v.clamp(0, i64::from(size)) as u32;
+    clip(first)..clip(first.saturating_add(i64::from(count)))
+}
+
 /// A rectangle of pixels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
@@ -79,6 +102,10 @@ pub struct ReadPlan {
     pub(crate) tiles: Vec<TileRead>,
     /// One value of the dtype, for tiles that are not in the file.
     pub(crate) fill: Vec<u8>,
+    /// Rows and columns of the result.
+    pub(crate) size: (u32, u32),
+    /// One value of the dtype, for pixels of the result that no tile covers.
+    pub(crate) pad: Option<Vec<u8>>,
 }
 
 /// Uncompressed tiles are read in pieces of about this size, so that they stay in the cache of a core.
@@ -95,7 +122,7 @@ impl ReadPlan {
     ) -> Result<Self> {
         let part = part(name, layout, window)?;
         let bands = bands(name, layout, window)?;
-        let mut plan = Self { level: window.level, layout: layout.clone(), part, bands, tiles: Vec::new(), fill };
+        let mut plan = Self::empty(layout, window.level, part, bands, fill);
         let planes: Vec<u16> = if layout.planar { plan.bands.clone() } else { vec![0] };
         let mut seen = vec![false; usize::from(layout.planes())];
         for plane in planes {
@@ -104,6 +131,45 @@ impl ReadPlan {
                 continue;
             }
             plan.add_plane(name, plane, &mut locate)?;
+        }
+        Ok(plan)
+    }
+
+    fn empty(layout: &Arc<Layout>, level: usize, part: Part, bands: Vec<u16>, fill: Vec<u8>) -> Self {
+        let size = (part.height, part.width);
+        Self { level, layout: layout.clone(), part, bands, tiles: Vec::new(), fill, size, pad: None }
+    }
+
+    /// Plans a window that may hang over the edges of the image; `pad`, one value, stands where it does.
+    pub fn framed(
+        name: &Arc<str>,
+        layout: &Arc<Layout>,
+        frame: &Frame,
+        fill: Vec<u8>,
+        pad: Vec<u8>,
+        locate: impl FnMut(u64) -> Result<Range<u64>>,
+    ) -> Result<Self> {
+        let size = (frame.height, frame.width);
+        if size.0 == 0 || size.1 == 0 {
+            return Err(Error::invalid(name, format!("the window of {} rows, {} columns is empty", size.0, size.1)));
+        }
+        let (rows, cols) = (inside(frame.y, size.0, layout.height), inside(frame.x, size.1, layout.width));
+        let window = Window { level: frame.level, rows: None, cols: None, bands: frame.bands.clone() };
+        let mut plan = if rows.is_empty() || cols.is_empty() {
+            let part = Part { y: 0, x: 0, height: 0, width: 0 };
+            Self::empty(layout, frame.level, part, bands(name, layout, &window)?, fill)
+        } else {
+            let window = Window { rows: Some(rows.clone()), cols: Some(cols.clone()), ..window };
+            Self::new(name, layout, &window, fill, locate)?
+        };
+        if (plan.part.height, plan.part.width) != size {
+            for tile in &mut plan.tiles {
+                // What is inside begins no further from the frame's corner than the frame is wide.
+                tile.at.0 += (i64::from(rows.start) - frame.y) as u32;
+                tile.at.1 += (i64::from(cols.start) - frame.x) as u32;
+            }
+            plan.size = size;
+            plan.pad = Some(pad);
         }
         Ok(plan)
     }
@@ -138,9 +204,14 @@ impl ReadPlan {
         &self.fill
     }
 
+    /// One value of the dtype, for pixels of the result that no tile covers; `None` where tiles cover all.
+    pub fn pad(&self) -> Option<&[u8]> {
+        self.pad.as_deref()
+    }
+
     /// Shape of the result.
     pub fn shape(&self) -> [usize; 3] {
-        [self.bands.len(), self.part.height as usize, self.part.width as usize]
+        [self.bands.len(), self.size.0 as usize, self.size.1 as usize]
     }
 
     /// Bytes of the result; `None` when no machine could hold it.

@@ -1,0 +1,76 @@
+// What the host and the kernels agree on. `src/kernels.rs` has the same structs, and a test compares sizes and offsets.
+#pragma once
+#include "device.h"
+
+// One compressed tile.
+//
+// `in` has any alignment; 16 bytes before its first aligned 16-byte unit and 32 bytes after its end can be read (their
+// content is anyone's). `out` is aligned to 16 bytes and is followed by 16 bytes that may be overwritten.
+struct Tile {
+    const u8* in;
+    u8* out;
+    u32 in_bytes;
+    u32 out_bytes;  // exactly what the tile must give
+    u32 id;         // the place of its status, and its name in errors
+    u32 flags;      // TILE_*
+};
+
+// Some writers leave out rows that hang over the lower edge of the image: `out_bytes` may then stay short of the tile's.
+// The host sets `out_bytes` to what is wanted; more output than that is ignored, as the host codecs do.
+enum { TILE_PLAIN = 0 };
+
+// What became of a tile. Anything but OK makes the host codec decide: it gives the pixels, or the error that users see.
+enum Status {
+    STATUS_OK = 0,
+    STATUS_INPUT = 1,     // the data end before the tile is full
+    STATUS_DAMAGED = 2,   // a code, length or distance that cannot be
+    STATUS_CHECKSUM = 3,  // Adler-32 or XXH64 differs
+    STATUS_RETRY = 4,     // between two kernels of one codec, never seen by the host
+    STATUS_FOREIGN = 5,   // valid perhaps, but nothing this kernel decodes
+};
+
+// A part of one decoded tile on its way to its place in an array (band, y, x).
+struct Place {
+    const u8* in;   // first wanted row of the tile, its first column included; null: fill. Any alignment for plain rows.
+    u8* out;        // the array of the window this tile belongs to
+    u32 x;          // first wanted pixel of each row of the tile
+    u32 height;     // wanted rows
+    u32 width;      // wanted pixels of a row
+    u32 at_y;       // where they go in the array
+    u32 at_x;
+    u32 plane;      // band of the file that a planar tile holds
+};
+
+enum Predictor { PREDICTOR_NONE = 0, PREDICTOR_HORIZONTAL = 1, PREDICTOR_FLOAT = 2 };
+
+enum Depth {
+    DEPTH_WHOLE = 0,    // samples of `size` bytes, as in memory but for their byte order
+    DEPTH_BITS = 1,     // `bits` bits, the first in the high ones
+    DEPTH_FLOAT24 = 2,  // 1 sign, 7 exponent, 16 fraction bits
+};
+
+// How the rows of all tiles of a batch are unpacked.
+struct Format {
+    u64 row_bytes;    // of a decoded tile
+    u64 out_row;      // bytes from one row of the array to the next
+    u64 out_band;     // bytes from one band of the array to the next
+    u32 tile_width;   // pixels of a row of a tile, padding included
+    u32 samples;      // of a pixel in a tile; 1 when the planes are apart
+    u32 depth;        // Depth
+    u32 bits;         // of a sample in the file
+    u32 is_signed;    // sign-extend samples of some bits
+    u32 size;         // bytes of a value of the array, 1, 2, 4, 8 or 16
+    u32 word;         // bytes of a unit of the horizontal predictor or of a float of the floating point one
+    u32 swap;         // bytes of a unit to be turned round, 0 for none
+    u32 big;          // floats of 24 bits stand in big-endian order
+    u32 predictor;    // Predictor
+    u32 planar;       // a tile holds one band
+    u32 bands;        // bands of the array
+    u32 all;          // the bands of the array are those of the file, in order
+    u32 reversed;     // the bits of every byte of uncompressed rows are turned round
+    u32 nodata;       // values equal to `nodata_value` become NaN (floats only)
+    u32 pad;
+    const u16* band_of;  // for each band of the array its band in the file
+    u8 fill[16];         // one value, for tiles that are not in the file
+    u8 nodata_value[16];
+};

@@ -1,0 +1,52 @@
+// Reads cases from the input, gives a decoder's outcome for each: the other side of `tests/emulated/mod.rs`.
+#pragma once
+#include "../abi.h"
+
+#include <cstdio>
+#include <memory>
+
+// Tiles of one run and their statuses, in memory as small as the contract of `Tile` allows, so that AddressSanitizer
+// sees a read or a write outside of it.
+struct Cases {
+    uint64_t seed = 0;
+    std::vector<Tile> tiles;
+    std::vector<u32> status;
+    std::vector<std::unique_ptr<u8, void (*)(void*)>> memory;
+
+    u8* take(size_t n) {
+        void* p = aligned_alloc(16, (n + 15) & ~size_t(15));
+        if (!p) abort();
+        memory.emplace_back(static_cast<u8*>(p), free);
+        return static_cast<u8*>(p);
+    }
+
+    static void bytes(void* to, size_t n) {
+        if (n && fread(to, 1, n, stdin) != n) abort();
+    }
+
+    void read() {
+        u32 n;
+        bytes(&seed, 8);
+        bytes(&n, 4);
+        status.assign(n, 0xffffffffu);
+        for (u32 i = 0; i < n; ++i) {
+            u32 size[2];
+            bytes(size, 8);
+            // Every alignment of the input takes its turn.
+            u32 skew = i % 16;
+            u8* in = take(16 + skew + size[0] + 32) + 16 + skew;
+            memset(in - 16 - skew, 0xa5, 16 + skew + size[0] + 32);
+            bytes(in, size[0]);
+            u8* out = take(size[1] + 16);
+            memset(out, 0x5a, size[1] + 16);
+            tiles.push_back(Tile{in, out, size[0], size[1], i, TILE_PLAIN});
+        }
+    }
+
+    void write() {
+        for (size_t i = 0; i < tiles.size(); ++i) {
+            fwrite(&status[i], 4, 1, stdout);
+            fwrite(tiles[i].out, 1, tiles[i].out_bytes, stdout);
+        }
+    }
+};
