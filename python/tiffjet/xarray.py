@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import math
 import warnings
@@ -302,8 +303,9 @@ def _raster_index(transform: tuple[float, ...], height: int, width: int, crs: An
         return None
     if transform[0] * transform[4] == transform[1] * transform[3]:
         return None  # all pixels on a line: there is no way back
-    index = RasterIndex.from_transform(Affine(*transform), width=width, height=height, x_dim="x", y_dim="y")
-    return xarray.Coordinates.from_xarray_index(index)
+    known = None if crs is None else _known_crs(crs.epsg, crs.to_wkt())
+    index = RasterIndex.from_transform(Affine(*transform), width=width, height=height, crs=known)
+    return xarray.Coordinates.from_xindex(index)
 
 
 def _spatial_ref(image: Image, transform: tuple[float, ...]) -> xarray.Variable:
@@ -318,14 +320,8 @@ def _spatial_ref(image: Image, transform: tuple[float, ...]) -> xarray.Variable:
 
 
 def _crs_attrs(crs: Any) -> dict[str, Any]:
-    try:
-        import pyproj
-    except ImportError:
-        wkt = crs.to_wkt()
-        return {"crs_wkt": wkt, "spatial_ref": wkt}
-    try:
-        known = pyproj.CRS.from_epsg(crs.epsg) if crs.epsg is not None else pyproj.CRS.from_wkt(crs.to_wkt())
-    except pyproj.exceptions.CRSError:
+    known = _known_crs(crs.epsg, crs.to_wkt())
+    if known is None:
         wkt = crs.to_wkt()
         return {"crs_wkt": wkt, "spatial_ref": wkt}
     with warnings.catch_warnings():
@@ -333,6 +329,19 @@ def _crs_attrs(crs: Any) -> dict[str, Any]:
         attrs = known.to_cf()
     attrs["spatial_ref"] = attrs.setdefault("crs_wkt", known.to_wkt())
     return attrs
+
+
+@functools.lru_cache(64)
+def _known_crs(epsg: int | None, wkt: str) -> Any:
+    """The CRS as pyproj has it; None without pyproj, and where it does not know it."""
+    try:
+        import pyproj
+    except ImportError:
+        return None
+    try:
+        return pyproj.CRS.from_wkt(wkt) if epsg is None else pyproj.CRS.from_epsg(epsg)
+    except pyproj.exceptions.CRSError:
+        return None
 
 
 def _gcps_as_json(image: Image) -> dict[str, Any]:
