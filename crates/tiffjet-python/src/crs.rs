@@ -77,13 +77,13 @@ impl Crs {
     }
 
     fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
-        other.cast::<Self>().is_ok_and(|other| other.get().0 == self.0)
+        other.cast::<Self>().is_ok_and(|other| other.get().__str__() == self.__str__())
     }
 
     fn __hash__(&self) -> u64 {
         use std::hash::{DefaultHasher, Hash, Hasher};
         let mut hasher = DefaultHasher::new();
-        (self.0.epsg, &self.0.name).hash(&mut hasher);
+        self.__str__().hash(&mut hasher);
         hasher.finish()
     }
 

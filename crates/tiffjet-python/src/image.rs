@@ -9,9 +9,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use tiffjet::geo::{Affine, Domains, Gcp};
 use tiffjet::layout::Predictor;
 use tiffjet::tiff::{Array, FieldType, tag};
-use tiffjet::{
-    Backend, ByteOrder, Error, Fallback, Layout, Limits, Nodata, OpenOptions, ReadJob, ReadOptions, Window,
-};
+use tiffjet::{Backend, ByteOrder, Error, Fallback, Layout, Limits, Nodata, OpenOptions, ReadJob, ReadOptions, Window};
 
 use crate::capsule;
 use crate::crs::Crs;

@@ -34,16 +34,20 @@ fn rectangle(window: &Bound<'_, PyAny>, (height, width): (u32, u32)) -> PyResult
         };
         return Ok((Some(side("row_off", "height")?), Some(side("col_off", "width")?)));
     }
-    let (rows, cols): (Bound<'_, PyAny>, Bound<'_, PyAny>) = window.extract().map_err(|_| {
-        PyTypeError::new_err("window: ((y0, y1), (x0, x1)), a pair of slices or a rasterio Window is meant")
-    })?;
+    let (rows, cols) = pair(window, "window: ((y0, y1), (x0, x1)), a pair of slices or a rasterio Window is meant")?;
     Ok((Some(side(&rows, height)?), Some(side(&cols, width)?)))
+}
+
+/// Two things, in a tuple or whatever else has them in order.
+fn pair<'py>(object: &Bound<'py, PyAny>, meant: &str) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+    let refuse = || PyTypeError::new_err(meant.to_owned());
+    let items: PyResult<Vec<_>> = object.try_iter().map_err(|_| refuse())?.take(3).collect();
+    <[Bound<'py, PyAny>; 2]>::try_from(items?).map(Into::into).map_err(|_| refuse())
 }
 
 fn side(side: &Bound<'_, PyAny>, length: u32) -> PyResult<Range<u32>> {
     let Ok(slice) = side.cast::<PySlice>() else {
-        let (start, end): (Bound<'_, PyAny>, Bound<'_, PyAny>) =
-            side.extract().map_err(|_| PyTypeError::new_err("window: a side is (first, last + 1) or a slice"))?;
+        let (start, end) = pair(side, "window: a side is (first, last + 1) or a slice")?;
         return range(whole(&start)?, whole(&end)?);
     };
     let step = slice.getattr("step")?;

@@ -241,10 +241,7 @@ struct Exported<M> {
     _storage: Arc<dyn Storage>,
 }
 
-unsafe extern "C" fn drop_exported<M: Managed>(this: *mut M)
-where
-    M: Context,
-{
+unsafe extern "C" fn drop_exported<M: Context>(this: *mut M) {
     // SAFETY: `this` lies in the box that `context` points to, made by `export` and dropped here for the only time.
     drop(unsafe { Box::from_raw((*this).context().cast::<Exported<M>>()) });
 }
