@@ -43,9 +43,10 @@ def test_automatic_chunks_are_whole_tiles(cog):
         sizes = tiffjet.open_geotiff(cog, chunks="auto").chunks
     assert len(sizes[1]) > 1 and len(sizes[2]) > 1
     assert all(size % 128 == 0 for axis in sizes[1:] for size in axis[:-1])
-    with dask.config.set({"array.chunk-size": "200kB"}):
-        ds = xarray.open_dataset(cog, engine="tiffjet", chunks="auto")
-    assert all(size % 128 == 0 for axis in ds.band_data.chunks[1:] for size in axis[:-1])
+    tiffjet.to_geotiff(numpy.zeros((4000, 5000), "uint8"), "large.tif", tile_size=128, sparse=True)
+    for chunks in ({}, "auto"):
+        sizes = xarray.open_dataset("large.tif", engine="tiffjet", chunks=chunks).band_data.chunks
+        assert all(size % 128 == 0 for axis in sizes[1:] for size in axis[:-1])
 
 
 def test_the_graph_is_small_and_holds_no_handles(cog):
@@ -91,6 +92,10 @@ def test_a_header_is_parsed_once_in_a_process(cog, monkeypatch):
 def test_a_file_that_changed_is_not_read_by_an_old_graph(cog, pixels):
     array = tiffjet.open_geotiff(cog, chunks=128)
     tiffjet.to_geotiff(pixels[::-1], cog)
+    assert (array.values == pixels).all()  # the old file is still open here
+    from tiffjet import _files
+
+    _files._images.forget()
     with pytest.raises(OSError, match="changed"):
         array.compute()
 

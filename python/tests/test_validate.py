@@ -13,7 +13,7 @@ def test_a_cog_is_valid(cog):
 
 
 def test_what_is_wrong_has_a_place(folder, pixels):
-    tiffjet.to_geotiff(pixels, "plain.tif")
+    tiffjet.to_geotiff(pixels, "plain.tif", strips=True)
     verdict = tiffjet.validate("plain.tif")
     assert verdict["valid"] and not verdict["cog"] and all(error["rules"] == "cog" for error in verdict["errors"])
     with open("text.tif", "w") as file:

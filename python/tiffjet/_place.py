@@ -13,7 +13,7 @@ from ._write import _KNOWN_ATTRS, Place
 _OFF_GRID = 1e-3
 
 
-def of_data_array(data: Any, band: Any, y: Any, x: Any, count: int) -> Place:
+def of_data_array(data: Any, y: Any, x: Any, count: int) -> Place:
     """All that a DataArray says beside its pixels."""
     reference = _grid_mapping(data)
     place = Place()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -374,11 +373,12 @@ class _Lazy(Raster):
     def __init__(self, variable: Any, place: Place) -> None:
         self.variable = variable
         self.place = place
-        self.shape = tuple(int(n) for n in variable.shape)  # type: ignore[assignment]
+        self.shape = (1, *variable.shape) if variable.ndim == 2 else variable.shape
         self.dtype = written_dtype(numpy.dtype(variable.dtype))
 
     def part(self, start: int, stop: int) -> numpy.ndarray:
-        return to_host(self.variable[:, start:stop].data)
+        rows = self.variable[..., start:stop, :].data
+        return to_host(rows).reshape(self.shape[0], -1, self.shape[2])
 
 
 def written_dtype(dtype: numpy.dtype) -> numpy.dtype:
@@ -443,6 +443,8 @@ def _raster(data: Any) -> Raster:
         return Chunked(_three_axes(data), Place())
     if not hasattr(data, "shape") or not hasattr(data, "dtype"):
         data = numpy.asarray(data)
+    elif not hasattr(data, "__getitem__"):
+        data = to_host(data)
     return _Array(_three_axes(data), Place())
 
 
@@ -475,20 +477,14 @@ def _of_data_array(data: Any) -> Raster:
     from . import _place
 
     band, y, x = find_axes(data.dims)
-    variable = data.variable
-    variable = variable.expand_dims("band", 0) if band is None else variable.transpose(band, y, x)
+    variable = data.variable.transpose(*(dim for dim in (band, y, x) if dim is not None))
     if 0 in variable.shape:
         raise ValueError(f"data: {variable.shape} is empty")
-    place = _place.of_data_array(data, band, y, x, variable.shape[0])
+    place = _place.of_data_array(data, y, x, 1 if band is None else variable.shape[0])
     if hasattr(variable._data, "__dask_graph__"):
         from .dask import Chunked
 
-        return Chunked(variable._data, place)
+        return Chunked(_three_axes(variable._data), place)
     if not variable._in_memory:
         return _Lazy(variable, place)
-    return _Array(variable.data, place)
-
-
-def path_of(dst: Any) -> str | None:
-    """The path of a destination, where it has one."""
-    return os.fsdecode(os.fspath(dst)) if isinstance(dst, (str, os.PathLike)) else None
+    return _Array(_three_axes(variable.data), place)

@@ -19,7 +19,7 @@ __all__ = ["Chunked", "chunk_sizes", "from_pixels"]
 # ---------------------------------------------------------------------------------------------- reading
 
 
-def preferred(shape: Sequence[int], itemsize: int, tile: Sequence[int], size: int = 32 << 20) -> tuple[int, int, int]:
+def preferred(shape: Sequence[int], itemsize: int, tile: Sequence[int], size: int = 16 << 20) -> tuple[int, int, int]:
     """Bands, rows and columns of a chunk: all bands, and so many whole tiles each way that it has about `size` bytes."""
     bands, height, width = shape
     down, across = min(tile[0], height), min(tile[1], width)

@@ -369,7 +369,6 @@ def _attributes(image: Image, bands: Sequence[int], dtype: numpy.dtype) -> dict[
     attrs: dict[str, Any] = {name: _number(value) for name, value in items.items()}
     for name in ("_FillValue", "missing_value", "scale_factor", "add_offset"):
         attrs.pop(name, None)
-    attrs.setdefault("AREA_OR_POINT", image.area_or_point or "Area")
     nodata = image.nodata_values[chosen[0]]
     if nodata is not None and (dtype.kind in "fc" or float(nodata).is_integer()):
         try:

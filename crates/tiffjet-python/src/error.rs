@@ -45,7 +45,7 @@ pub fn raise(error: Error) -> PyErr {
 /// `FileNotFoundError` and its kin, with `errno` and `filename`; what a file object raised comes back as it was.
 fn io(name: &str, source: &std::io::Error, text: String) -> PyErr {
     let raised = source.get_ref().and_then(|inner| inner.downcast_ref::<PyErr>());
-    match (raised, source.raw_os_error()) {
+    match (raised, source.raw_os_error().or_else(|| number(source.kind()))) {
         (Some(raised), _) => Python::attach(|py| raised.clone_ref(py)),
         (None, Some(code)) => {
             let reason = source.to_string();
@@ -55,4 +55,17 @@ fn io(name: &str, source: &std::io::Error, text: String) -> PyErr {
         _ if source.kind() == ErrorKind::OutOfMemory => PyMemoryError::new_err(text),
         _ => PyOSError::new_err(text),
     }
+}
+
+/// `errno` of kinds that the core raises itself.
+fn number(kind: ErrorKind) -> Option<i32> {
+    Some(match kind {
+        ErrorKind::NotFound => 2,
+        ErrorKind::PermissionDenied => 13,
+        ErrorKind::AlreadyExists => 17,
+        ErrorKind::NotADirectory => 20,
+        ErrorKind::IsADirectory => 21,
+        ErrorKind::InvalidInput => 22,
+        _ => return None,
+    })
 }

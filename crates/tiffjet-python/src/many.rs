@@ -141,7 +141,7 @@ impl Batch {
         let (shape, dtype) = tiffjet::backend::common_shape(jobs)?;
         let one = tiffjet::backend::common_bytes(&jobs[..1])?;
         let name = jobs[0].source.name();
-        let length = one.checked_mul(troubles.len()).unwrap_or(usize::MAX);
+        let length = one.saturating_mul(troubles.len());
         let mut buffer = HostBuffer::take(length)
             .ok_or_else(|| Error::limit(name, "bytes of pixels in memory", length as u64, 0))?;
         let mut report = Report::default();
