@@ -303,9 +303,16 @@ def _raster_index(transform: tuple[float, ...], height: int, width: int, crs: An
         return None
     if transform[0] * transform[4] == transform[1] * transform[3]:
         return None  # all pixels on a line: there is no way back
-    known = None if crs is None else _known_crs(crs.epsg, crs.to_wkt())
+    known = None if crs is None else _flat(_known_crs(crs.epsg, crs.to_wkt()))
     index = RasterIndex.from_transform(Affine(*transform), width=width, height=height, crs=known)
     return xarray.Coordinates.from_xindex(index)
+
+
+def _flat(crs: Any) -> Any:
+    """The CRS of the plane: an index of x and y knows no heights."""
+    if crs is not None and len(crs.axis_info) != 2:
+        crs = crs.to_2d()
+    return crs if crs is not None and len(crs.axis_info) == 2 else None
 
 
 def _spatial_ref(image: Image, transform: tuple[float, ...]) -> xarray.Variable:
