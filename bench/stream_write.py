@@ -61,11 +61,12 @@ def with_xarray_spatial(da, path):
 
 
 def with_odc_geo(da, path):
+    """Always a COG with overviews: it can't do without."""
     import odc.geo.xr  # noqa: F401
     from odc.geo.cog import save_cog_with_dask
 
     save_cog_with_dask(
-        da.odc.assign_crs("EPSG:32633"), path, compression="ZSTD", level=1, predictor=3, blocksize=512, overview_levels=[],
+        da.odc.assign_crs("EPSG:32633"), path, compression="ZSTD", level=1, predictor=3, blocksize=512, stats=False,
     ).compute()
 
 

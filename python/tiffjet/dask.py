@@ -120,17 +120,20 @@ class Chunked(Raster):
             for start, stop in groups:
                 yield from self._spooled(start, stop, budget.rows, tile_rows)
             return
-        if 2 * tallest > budget.rows:
-            yield from (self._compute(start, stop) for start, stop in groups)
+        # The next rows are computed while these are written, where there is room for both.
+        ahead = 2 * tallest <= budget.rows and len(groups) > 1
+        height = max(stop - start for start, stop in groups)
+        buffers = [numpy.empty((self.shape[0], height, self.shape[2]), self.dtype) for _ in range(1 + ahead)]
+        turns = itertools.cycle(buffers)
+        if not ahead:
+            yield from (self._compute(group, next(turns)) for group in groups)
             return
-        # The next rows are computed while these are written.
-        with ThreadPoolExecutor(1, thread_name_prefix="tiffjet-rows") as ahead:
-            coming = ahead.submit(self._compute, *groups[0])
+        with ThreadPoolExecutor(1, thread_name_prefix="tiffjet-rows") as pool:
+            coming = pool.submit(self._compute, groups[0], next(turns))
             for group in groups[1:]:
                 rows = coming.result()
-                coming = ahead.submit(self._compute, *group)
+                coming = pool.submit(self._compute, group, next(turns))
                 yield rows
-                del rows
             yield coming.result()
 
     def _groups(self, size: int, tile_rows: int) -> Iterator[tuple[int, int]]:
@@ -144,9 +147,10 @@ class Chunked(Raster):
         if stop > start:
             yield start, stop
 
-    def _compute(self, start: int, stop: int) -> numpy.ndarray:
-        part = self.array[:, start:stop]
-        out = numpy.empty(part.shape, self.dtype)
+    def _compute(self, group: tuple[int, int], buffer: numpy.ndarray) -> numpy.ndarray:
+        """Computes rows into the front of a buffer."""
+        part = self.array[:, slice(*group)]
+        out = buffer.reshape(-1)[: math.prod(part.shape)].reshape(part.shape)
         _fill(out, part)
         return out
 
