@@ -142,7 +142,7 @@ def test_every_chunk_is_computed_once(pixels):
 
 
 def test_no_more_is_computed_ahead_than_fits():
-    """Rows of chunks that are computed and not yet written: two at most."""
+    """Rows of chunks that are computed and not yet written: no more than the memory holds."""
     import threading
 
     state = {"done": 0, "most": 0, "written": 0}

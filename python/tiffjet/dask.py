@@ -120,8 +120,9 @@ class Chunked(Raster):
             for start, stop in groups:
                 yield from self._spooled(start, stop, budget.rows, tile_rows)
             return
-        # The next rows are computed while these are written, where there is room for both.
-        ahead = 2 * tallest <= budget.rows and len(groups) > 1
+        # The next rows are computed while these are written, where others compute them and there is room for both. In
+        # this process all cores are busy with either anyway.
+        ahead = _client(self.array) is not None and 2 * tallest <= budget.rows and len(groups) > 1
         height = max(stop - start for start, stop in groups)
         buffers = [numpy.empty((self.shape[0], height, self.shape[2]), self.dtype) for _ in range(1 + ahead)]
         turns = itertools.cycle(buffers)
@@ -187,23 +188,30 @@ def _spans(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
         start += size
 
 
+def _client(array: Any) -> Any:
+    """The client of dask.distributed that would compute an array; None where dask itself does."""
+    from dask.base import get_scheduler
+
+    client = getattr(get_scheduler(collections=[array]), "__self__", None)
+    return client if hasattr(client, "compute") and hasattr(client, "scheduler_info") else None
+
+
 def _fill(out: numpy.ndarray, part: Any) -> None:
     """Computes a dask array into memory that is there; a block is let go as soon as it has been copied."""
     import dask
     from dask.array import store
     from dask.base import get_scheduler
 
+    client = _client(part)
     scheduler = get_scheduler(collections=[part])
-    client = getattr(scheduler, "__self__", None)
-    remote = hasattr(client, "compute") and hasattr(client, "scheduler_info")
-    if not remote and getattr(scheduler, "__module__", "") != "dask.multiprocessing":
+    if client is None and getattr(scheduler, "__module__", "") != "dask.multiprocessing":
         # Threads of this process reach the memory themselves.
         store(part, _Target(out), lock=False, compute=True, return_stored=False)
         return
     spans = [list(_spans(sizes)) for sizes in part.chunks]
     places = [tuple(slice(*span) for span in place) for place in itertools.product(*spans)]
     blocks = part.to_delayed().ravel().tolist()
-    if not remote:
+    if client is None:
         for place, block in zip(places, dask.compute(*blocks)):
             out[place] = to_host(block)
         return
