@@ -146,7 +146,7 @@ class Pixels(BackendArray):
                 if value is not None and not (isinstance(value, float) and math.isnan(value)):
                     promoted[index][data[index] == _as_pixel(value, image.dtype)] = numpy.nan
             return promoted
-        if image.alpha_band is not None:
+        if _alpha_masks(image):
             invalid = self._invalid(image, window, data)
             for index, band in enumerate(bands):
                 if band != image.alpha_band:
@@ -156,6 +156,12 @@ class Pixels(BackendArray):
     def _invalid(self, image: Image, window: Any, like: Any) -> Any:
         invalid = numpy.asarray(image.read_mask(window, self.level))[0] == 0
         return invalid if isinstance(like, numpy.ndarray) else _cupy().asarray(invalid)
+
+
+def _alpha_masks(image: Image) -> bool:
+    """Whether GDAL takes the alpha band for a mask: the last of two or four, of 8 or 16 bits."""
+    bands = image.shape[0]
+    return image.alpha_band == bands and bands in (2, 4) and image.dtype in (numpy.uint8, numpy.uint16)
 
 
 def _promoted(dtype: numpy.dtype) -> numpy.dtype:
