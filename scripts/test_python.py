@@ -4,7 +4,8 @@
 Each Python gets two: one with the wheel and what it needs alone, and one with all that it can work with. PyTorch is
 added to one of them where its index of builds without CUDA can be reached (the builds on PyPI are gigabytes).
 
-TIFFJET_PYTHONS="3.11 3.13" restricts the versions; TIFFJET_TORCH_INDEX names the index, empty for none.
+TIFFJET_PYTHONS="3.11 3.13" restricts the versions; TIFFJET_TORCH_INDEX names the index, empty for none; TIFFJET_LARGE=1
+makes some tests large, in one environment.
 """
 
 import os
@@ -81,9 +82,10 @@ def add_torch(python: Path) -> None:
         print(f"PyTorch is not tested: {TORCH_INDEX} can't be reached", flush=True)
 
 
-def run_suite(python: Path, name: str) -> bool:
+def run_suite(python: Path, name: str, large: bool) -> bool:
     print(f"\n=== python suite: {name}", flush=True)
-    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    left_out = {"PYTHONPATH"} if large else {"PYTHONPATH", "TIFFJET_LARGE"}
+    environment = {key: value for key, value in os.environ.items() if key not in left_out}
     # -P: the folder of the sources is not on the path, so what is imported is the wheel.
     command = [python, "-P", "-m", "pytest", ROOT / "python" / "tests", "-q", "-p", "no:cacheprovider", "-W",
                "ignore::PendingDeprecationWarning", f"--rootdir={ROOT}", "-c", ROOT / "pyproject.toml"]
@@ -104,10 +106,11 @@ def main() -> int:
         install(bare, wheel, "pytest")
         full = make_environment(python, f"{number}-full")
         install(full, wheel, "pytest", *FULL)
-        if python == list(pythons.values())[-1]:
+        last = python == list(pythons.values())[-1]
+        if last:
             add_torch(full)
         for environment, kind in ((bare, "bare"), (full, "full")):
-            if not run_suite(environment, f"{number} {kind}"):
+            if not run_suite(environment, f"{number} {kind}", last):
                 failed.append(f"{number} {kind}")
             shutil.rmtree(environment.parents[1])
     print("python suites failed: " + ", ".join(failed) if failed else "all python suites passed", flush=True)
