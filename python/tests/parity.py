@@ -26,6 +26,7 @@ MEANT = [
     ("WGS_1984_Web_Mercator.tif", "crs", "codes of ESRI"),
     ("geos_vrtwarp.tif", "crs", "names of user-defined CRSs"),
     ("inconsistent_invflattening.tif", "crs", "an ellipsoid that contradicts its code"),
+    ("no_uom.tif", "crs", "an ellipsoid that contradicts its code"),
     *(("salinity.tif", what, "grids turned by a right angle") for what in ("transform", "x", "y")),
     ("", "open: LimitError", "limits"),
     # Files that were damaged on purpose: we refuse what GDAL reads in part, or fill in otherwise.
