@@ -1,5 +1,6 @@
 # Needs Rust, a C and a C++ compiler, make and Python 3.11 or later. Everything else comes from crates.io and, for the
-# benchmark and the compiler of CUDA kernels alone, from PyPI; nothing is installed outside this folder and cargo's cache.
+# Python package, the benchmark and the compiler of CUDA kernels, from PyPI; nothing is installed outside this folder and
+# the caches of cargo and pip.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -13,7 +14,7 @@ BUILD := build
 # variable would make zstd's build script take the library of the system instead, of whatever version it has.
 unexport ZSTD_SYS_USE_PKG_CONFIG
 
-.PHONY: help demo test judge round-trip check fmt clippy rules doc kernels kernels-check clean
+.PHONY: help demo test test-python wheel judge round-trip check fmt clippy rules doc kernels kernels-check clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -27,9 +28,18 @@ test: ## every test that can run on this machine
 	@{ failed=0; \
 	   $(CARGO) test --workspace --all-features --locked --no-fail-fast || failed=1; \
 	   $(PYTHON) -B -m unittest discover --start-directory scripts || failed=1; \
+	   $(PYTHON) -B scripts/test_python.py || failed=1; \
 	   exit $$failed; } 2>&1 | tee $(BUILD)/test.log || failed=1; \
 	$(PYTHON) -B scripts/summarize_tests.py $(BUILD)/test.log || failed=1; \
 	exit $${failed:-0}
+
+test-python: ## the Python suite alone, from the wheel in fresh environments, on every Python from 3.11 on
+	$(PYTHON) -B scripts/test_python.py
+
+wheel: ## build/wheels/tiffjet-*.whl, for every Python from 3.11 on
+	$(PYTHON) -m venv $(BUILD)/wheel-venv
+	$(BUILD)/wheel-venv/bin/pip install --quiet "maturin>=1.9,<2"
+	$(BUILD)/wheel-venv/bin/maturin build --release --locked --out $(BUILD)/wheels
 
 # Another judge, told the file and what it was made of (--expect), and how many of the files it sees: one of so many.
 JUDGE_PYTHON ?= $(BUILD)/judges/bin/python

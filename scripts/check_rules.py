@@ -19,10 +19,14 @@ DEPENDS = {
     "tiffjet-cuda": {"tiffjet"},
     "tiffjet-cli": {"tiffjet", "tiffjet-cuda"},
     "tiffjet-bench": {"tiffjet"},
+    "tiffjet-python": {"tiffjet"},
 }
 
 # Files where `unsafe` may stand.
 UNSAFE = {
+    "crates/tiffjet-python/src/buffer.rs",
+    "crates/tiffjet-python/src/capsule.rs",
+    "crates/tiffjet-python/src/tensor.rs",
     "crates/tiffjet-cli/tests/measured/mod.rs",
     "crates/tiffjet-cuda/src/ffi/driver.rs",
     "crates/tiffjet-cuda/src/ffi/load.rs",
@@ -33,6 +37,7 @@ UNSAFE = {
     "crates/tiffjet/src/cpu/canvas.rs",
     "crates/tiffjet/src/cpu/read.rs",
     "crates/tiffjet/src/cpu/stream.rs",
+    "crates/tiffjet/src/dlpack.rs",
     "crates/tiffjet/src/predictor/wide.rs",
     "crates/tiffjet/src/tensor.rs",
 }

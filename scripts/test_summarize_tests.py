@@ -14,6 +14,11 @@ class Summary(unittest.TestCase):
         self.assertEqual(summarize(CARGO + "Ran 9 tests in 0.1s\n\nOK\n"), (14, 0, 1))
         self.assertEqual(summarize("Ran 9 tests in 0.1s\n\nFAILED (failures=1, errors=2, skipped=1)\n"), (5, 3, 1))
 
+    def test_pytest_counts_too(self):
+        self.assertEqual(summarize(CARGO + "198 passed, 3 skipped, 2 warnings in 139.04s (0:02:19)\n"), (203, 0, 4))
+        self.assertEqual(summarize("==== 1 failed, 7 passed, 1 error in 0.5s ====\n"), (7, 2, 0))
+        self.assertEqual(summarize("3 errors in 0.40s\n"), (0, 3, 0))
+
     def test_nothing_is_nothing(self):
         self.assertEqual(summarize("error: could not compile"), (0, 0, 0))
 

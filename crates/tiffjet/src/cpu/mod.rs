@@ -10,7 +10,7 @@ mod tile;
 mod unpack;
 mod write;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
@@ -39,15 +39,21 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// The backend that all cores share, made once.
+    /// The backend that all cores share, made once in a process.
     pub fn shared() -> Result<Self> {
-        static SHARED: OnceLock<Cpu> = OnceLock::new();
-        if let Some(cpu) = SHARED.get() {
+        static SHARED: Mutex<Option<(u32, Cpu)>> = Mutex::new(None);
+        let process = std::process::id();
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((made_by, cpu)) = &*shared
+            && *made_by == process
+        {
             return Ok(cpu.clone());
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let cpu = Self::new(cores)?;
-        Ok(SHARED.get_or_init(|| cpu).clone())
+        // A fork has none of the threads of the pool it inherits: ending that one would wait for them.
+        std::mem::forget(shared.replace((process, cpu.clone())));
+        Ok(cpu)
     }
 
     /// A backend with its own threads.

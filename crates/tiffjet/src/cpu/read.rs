@@ -16,6 +16,7 @@ use super::unpack::{self, Unpack};
 use crate::backend::{ReadJob, ReadOptions, common_bytes};
 use crate::codec::{Cause, Encoded, reverse_bits};
 use crate::error::{Error, Result};
+use crate::interrupt::wanted;
 use crate::plan::{ReadPlan, TileRead, runs as tile_runs};
 use crate::source::Source;
 use crate::tensor::Report;
@@ -141,22 +142,30 @@ fn run_all(
 ) -> Result<(Report, Failures)> {
     let next = AtomicUsize::new(0);
     let stop = AtomicBool::new(false);
+    let cancelled = AtomicBool::new(false);
     let total = Mutex::new((Report::default(), BTreeMap::<usize, (usize, Error)>::new()));
     let work = || {
         let mut report = Report::default();
         let mut failed: Vec<(usize, Error)> = Vec::new();
-        SCRATCH_OF_THREAD.with_borrow_mut(|scratch| {
-            while !stop.load(Ordering::Relaxed) {
-                let i = next.fetch_add(1, Ordering::Relaxed);
-                let Some((job, run)) = runs.get(i) else { break };
-                let reader = &readers[*job];
-                if let Err(error) = reader.run(&reader.plan.tiles[run.clone()], scratch, &mut report) {
-                    stop.store(!keep_going, Ordering::Relaxed);
-                    failed.push((i, error));
-                }
+        // Taken, not borrowed: whoever is asked whether to go on may read something else in this thread.
+        let mut scratch = SCRATCH_OF_THREAD.take();
+        while !stop.load(Ordering::Relaxed) {
+            let i = next.fetch_add(1, Ordering::Relaxed);
+            let Some((job, run)) = runs.get(i) else { break };
+            let reader = &readers[*job];
+            if let Err(error) = wanted(reader.source.name()) {
+                stop.store(true, Ordering::Relaxed);
+                cancelled.store(true, Ordering::Relaxed);
+                failed.push((i, error));
+                break;
             }
-            super::shed([&mut scratch.encoded, &mut scratch.decoded]);
-        });
+            if let Err(error) = reader.run(&reader.plan.tiles[run.clone()], &mut scratch, &mut report) {
+                stop.store(!keep_going, Ordering::Relaxed);
+                failed.push((i, error));
+            }
+        }
+        super::shed([&mut scratch.encoded, &mut scratch.decoded]);
+        SCRATCH_OF_THREAD.set(scratch);
         unpack::shed();
         let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
         total.0.add(&report);
@@ -180,7 +189,7 @@ fn run_all(
     let (report, failures) = total.into_inner().unwrap_or_else(PoisonError::into_inner);
     let mut failures: Failures = failures.into_iter().map(|(job, (_, error))| (job, error)).collect();
     match failures.pop_first() {
-        Some((_, error)) if !keep_going => Err(error),
+        Some((_, error)) if !keep_going || cancelled.into_inner() => Err(error),
         Some((job, error)) => {
             failures.insert(job, error);
             Ok((report, failures))

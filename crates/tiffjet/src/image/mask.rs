@@ -160,7 +160,9 @@ fn scaled(bits: u16) -> impl Fn(&[u8]) -> u8 {
         } else {
             value[..n].copy_from_slice(&pixel[..n]);
         }
-        ((u64::from_ne_bytes(value) >> spare).min(top) * 255 / top) as u8
+        let value = u64::from_ne_bytes(value);
+        // Some write alpha of 0 to 255 with more bits: what is not 0 stays so.
+        ((value >> spare).min(top) * 255 / top).max(u64::from(value != 0)) as u8
     }
 }
 
@@ -227,6 +229,13 @@ mod tests {
             let valid = mask(&file, &pixels, &Window::default());
             assert_eq!(valid.bytes(), Some(&[0, half, 255][..]), "{bits} bits");
         }
+    }
+
+    #[test]
+    fn alpha_that_uses_few_of_its_bits_is_not_nothing() {
+        let file = Tiff::new(3, 1).samples(2).bits(16).extra_samples(&[2]);
+        let pixels = Pixels::from_fn(file.shape(), file.format(), |_, _, x| [0, 1, 256][x as usize]);
+        assert_eq!(mask(&file, &pixels, &Window::default()).bytes(), Some(&[0, 1, 1][..]));
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::backend::{Backend, EncodeJob, EncodedRows, Reducer};
 use crate::cpu::Cpu;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::interrupt::wanted;
 use crate::limits::Limits;
 use crate::plan::{LevelPlan, WritePlan};
 use crate::rows::{RowsBuf, RowsView};
@@ -178,6 +179,7 @@ impl Writer {
     fn take(&mut self, rows: &RowsView<'_>) -> Result<()> {
         let mut first = 0;
         while first < rows.rows() {
+            wanted(self.store.name())?;
             let left = rows.rows() - first;
             let stage = &mut self.stages[0];
             let due = stage.due();

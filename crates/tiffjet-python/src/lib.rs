@@ -1,0 +1,40 @@
+//! The extension module `tiffjet._tiffjet`: parses arguments, lets go of the interpreter, calls the core, wraps results.
+
+mod buffer;
+mod capsule;
+mod crs;
+mod device;
+mod doctor;
+mod error;
+mod image;
+mod interrupt;
+mod many;
+mod report;
+mod source;
+mod tensor;
+mod validate;
+mod window;
+mod writer;
+
+use pyo3::prelude::*;
+
+#[pymodule(gil_used = false)]
+fn _tiffjet(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    error::add_to(m)?;
+    m.add_class::<crs::Crs>()?;
+    m.add_class::<image::Image>()?;
+    m.add_class::<image::Level>()?;
+    m.add_class::<report::Report>()?;
+    m.add_class::<tensor::Tensor>()?;
+    m.add_class::<writer::Writer>()?;
+    m.add_class::<writer::Written>()?;
+    m.add_function(wrap_pyfunction!(image::open, m)?)?;
+    m.add_function(wrap_pyfunction!(image::reopen, m)?)?;
+    m.add_function(wrap_pyfunction!(many::read_many, m)?)?;
+    m.add_function(wrap_pyfunction!(validate::validate, m)?)?;
+    m.add_function(wrap_pyfunction!(device::check, m)?)?;
+    m.add_function(wrap_pyfunction!(doctor::codecs, m)?)?;
+    m.add_function(wrap_pyfunction!(doctor::devices, m)?)?;
+    Ok(())
+}

@@ -1,0 +1,61 @@
+//! What reading took.
+
+use pyo3::prelude::*;
+
+/// What really happened while a tensor was read.
+#[pyclass(frozen, module = "tiffjet")]
+#[derive(Debug, Clone)]
+pub struct Report(pub tiffjet::Report);
+
+#[pymethods]
+impl Report {
+    /// Tiles decoded.
+    #[getter]
+    fn tiles(&self) -> usize {
+        self.0.tiles
+    }
+
+    /// Tiles that are not in the file and were filled.
+    #[getter]
+    fn sparse(&self) -> usize {
+        self.0.sparse
+    }
+
+    /// Bytes read from the source.
+    #[getter]
+    fn bytes_read(&self) -> u64 {
+        self.0.bytes_read
+    }
+
+    /// Bytes of pixels given.
+    #[getter]
+    fn bytes_out(&self) -> u64 {
+        self.0.bytes_out
+    }
+
+    /// Seconds from the plan to the last pixel.
+    #[getter]
+    fn seconds(&self) -> f64 {
+        self.0.seconds
+    }
+
+    /// What was decoded by another route than asked, and why.
+    #[getter]
+    fn fallbacks(&self) -> Vec<String> {
+        self.0.fallbacks.clone()
+    }
+
+    /// Windows of `read_many` that could not be read and were filled: place in the list, and why.
+    #[getter]
+    fn failures(&self) -> Vec<(usize, String)> {
+        self.0.failures.clone()
+    }
+
+    fn __repr__(&self) -> String {
+        let r = &self.0;
+        format!(
+            "Report(tiles={}, sparse={}, bytes_read={}, bytes_out={}, seconds={:.6}, fallbacks={:?}, failures={:?})",
+            r.tiles, r.sparse, r.bytes_read, r.bytes_out, r.seconds, r.fallbacks, r.failures
+        )
+    }
+}
