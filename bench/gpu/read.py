@@ -19,6 +19,7 @@ import argparse
 import functools
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -217,7 +218,6 @@ def plain_tiles(file: File, pixels: np.ndarray) -> np.ndarray:
 
 def nvcomp_alone(arguments: argparse.Namespace) -> Iterator[dict]:
     cp, plain_of = kernels.cp, {}
-    yield {"versions": {"nvCOMP": "5 (libnvcomp.so.5)"}}
     for file in arguments.files:
         if file.codec not in ("deflate", "zstd"):
             continue
@@ -231,6 +231,7 @@ def nvcomp_alone(arguments: argparse.Namespace) -> Iterator[dict]:
         if launch is None:
             yield {"note": "nvCOMP is not measured: the loader finds no libnvcomp.so.5"}
             return
+        yield {"versions": {"nvCOMP": "5, of libnvcomp.so.5"}}
         batch.clear()
         launch.go()
         cp.cuda.Device().synchronize()
@@ -355,7 +356,7 @@ class Run:
         except OSError as error:
             self.note(f"{name} is not measured: {error}")
             return "", -1
-        print(f"{name}: {time.monotonic() - begun:.1f} s, status {status}", flush=True)
+        print(f"{name}: {time.monotonic() - begun:.1f} s", flush=True)
         return out, status
 
     def lines(self, name: str, command: list, limit: float, env: dict | None = None) -> Iterator[dict]:
@@ -428,7 +429,8 @@ class Run:
         paths = "".join(f"{file.path(self.arguments.data)}\n" for file in self.arguments.files)
         out, status = self.start("check", [self.arguments.check, "-"], 60, text=paths)
         said = [line.replace(f"{self.arguments.data}/", "") for line in out.splitlines()]
-        self.result["check"] = {"same": status == 0, "said": said[-40:]}
+        same = sum(int(count) for count in re.findall(r": (\d+) levels the same", out))
+        self.result["check"] = {"same": status == 0 and same == len(self.arguments.files), "said": said[-40:]}
 
     def nvtiff(self) -> None:
         prefix = self.arguments.nvtiff

@@ -30,6 +30,8 @@ DEFLATE_KERNEL_MAY_BE_BELOW = ("libdeflate", "dem", 1024)  # its blocks are smal
 LZW_KERNEL_GB_PER_S = 110
 PLACE_TB_PER_S = 1.5
 
+MISSED_SHOWN = 8
+
 
 def table(head: list[str], rows: list[list]) -> str:
     lines = [head, ["---"] * len(head), *rows]
@@ -250,7 +252,8 @@ def bars_table(bars: list[Bar]) -> str:
     for bar in bars:
         worst, missed = bar.worst(), bar.missed()
         nearest = "" if worst is None else f"{worst[1]:.4g}{bar.unit} ({worst[0]}, bar {worst[2]:.4g})"
-        below = ", ".join(f"{name} {value:.4g}{bar.unit}" for name, value, _ in missed)
+        below = ", ".join(f"{name} {value:.4g}{bar.unit}" for name, value, _ in missed[:MISSED_SHOWN])
+        below += f", and {len(missed) - MISSED_SHOWN} more" if len(missed) > MISSED_SHOWN else ""
         rows.append([bar.title, bar.verdict(), f"{len(bar.values) - len(missed)} of {len(bar.values)}", nearest, below])
     return table(["bar", "verdict", "meet it", "nearest to it, or farthest from it", "miss it"], rows)
 
