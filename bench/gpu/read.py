@@ -322,8 +322,9 @@ class Run:
         self.arguments = arguments
         self.deadline = time.monotonic() + arguments.seconds
         self.log = arguments.out.with_suffix(".log").open("w")
+        facts = {key: value for key, value in machine.facts().items() if key != "memory settings"}
         self.result = {
-            "machine": gpu_facts() | {k: v for k, v in machine.facts().items() if k != "memory settings"},
+            "machine": gpu_facts() | facts | ({"commit": arguments.commit} if arguments.commit else {}),
             **{"versions": {}, "size": arguments.size, "rounds": arguments.rounds, "windows": arguments.windows},
             **{"xarray_rounds": arguments.xarray_rounds, "files": {}, "check": None, "notes": []},
         }
@@ -481,6 +482,7 @@ def main() -> int:
     parser.add_argument("--check", type=Path, help="the program corpus")
     parser.add_argument("--nvtiff", type=Path, help="folder with include and lib of nvTIFF")
     parser.add_argument("--kernels", type=Path, help="JSON of kernels.py, for the bars of the kernels")
+    parser.add_argument("--commit", help="what READ_BENCH was built from, if not this checkout")
     parser.add_argument("--size", type=int, default=8192)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--xarray-rounds", type=int, default=3, help="it takes up to a second")
