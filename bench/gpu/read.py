@@ -291,7 +291,11 @@ def rasterio_windows(arguments: argparse.Namespace) -> Iterator[dict]:
             for got, (y, x) in zip(found, corners, strict=True)
         )
         del found
-        yield {"file": file.name, "ms": milliseconds(arguments.rounds, lambda: read_all(path, corners)), "sound": sound}
+        yield {
+            "file": file.name,
+            "ms": milliseconds(arguments.rounds, functools.partial(read_all, path, corners)),
+            "sound": sound,
+        }
 
 
 PARTS = {
@@ -305,6 +309,8 @@ PARTS = {
 
 def run_part(arguments: argparse.Namespace) -> int:
     try:
+        if kernels.cp is None and arguments.part != "data":
+            raise ImportError("CuPy is not installed")
         for line in PARTS[arguments.part](arguments):
             print(json.dumps(line), flush=True)
     except ImportError as error:
@@ -352,7 +358,8 @@ class Run:
             )
             out, status = done.stdout, done.returncode
         except subprocess.TimeoutExpired as stopped:
-            out, status = (stopped.stdout or b"").decode(errors="replace"), -1
+            out, status = stopped.stdout or b"", -1  # bytes, whatever was asked for
+            out = out if isinstance(out, str) else out.decode(errors="replace")
             self.note(f"{name} is stopped after {limit:.0f} s; what it had measured counts.")
         except OSError as error:
             self.note(f"{name} is not measured: {error}")
@@ -416,7 +423,9 @@ class Run:
         """The peak is that of a process, so each file has one; several at once, for no time is taken."""
 
         def peak(file: File) -> list[dict]:
-            return list(self.lines(f"peak of {file.name}", [self.arguments.tiffjet, "--runs", 1, file.path(self.arguments.data)], 30))
+            return list(
+                self.lines(f"peak of {file.name}", [self.arguments.tiffjet, "--runs", 1, file.path(self.arguments.data)], 30)
+            )
 
         with ThreadPoolExecutor(4) as pool:
             for file, lines in zip(self.arguments.files, pool.map(peak, self.arguments.files), strict=True):

@@ -147,14 +147,10 @@ def nvtiff_limit(file: File) -> float:
 
 
 def read_bars(files: list[File]) -> Iterator[Bar]:
-    yield over_files(
-        "at least 2 x nvTIFF from a path (512² Deflate 4 x)", files, lambda f: f.times(NVTIFF), nvtiff_limit, True
-    )
+    yield over_files("at least 2 x nvTIFF from a path (512² Deflate 4 x)", files, lambda f: f.times(NVTIFF), nvtiff_limit, True)
     title = "at least 40 x xarray-spatial for Deflate and LZW, 20 x for ZSTD"
     yield over_files(title, files, lambda f: f.times(XARRAY), lambda f: XARRAY_TIMES.get(f.codec), True)
-    yield over_files(
-        "at least 8 x tifffile + CuPy", files, lambda f: f.times(TIFFFILE), lambda f: TIFFFILE_TIMES, True
-    )
+    yield over_files("at least 8 x tifffile + CuPy", files, lambda f: f.times(TIFFFILE), lambda f: TIFFFILE_TIMES, True)
     title = "Deflate and LZW within 1.5 x of max(pread, copy) + kernels"
     limit = only(("deflate", "lzw"), FLOOR_TIMES)
     yield over_files(title, files, lambda f: f.over(f.floor()), limit, False)
