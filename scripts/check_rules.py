@@ -19,7 +19,7 @@ DEPENDS = {
     "tiffjet-cuda": {"tiffjet"},
     "tiffjet-cli": {"tiffjet", "tiffjet-cuda"},
     "tiffjet-bench": {"tiffjet"},
-    "tiffjet-python": {"tiffjet"},
+    "tiffjet-python": {"tiffjet", "tiffjet-cuda"},
 }
 
 # Files where `unsafe` may stand.

@@ -40,6 +40,10 @@ def doctor() -> dict[str, Any]:
         "free_threaded": not getattr(sys, "_is_gil_enabled", lambda: True)(),
         "platform": platform.platform(),
         "devices": [{"device": device, "what": what} for device, what in _tiffjet._devices()],
+        "libraries": [
+            {"library": name, "path": path, "version": version, "for": use, "problem": problem}
+            for name, path, version, use, problem in _tiffjet._libraries()
+        ],
         "codecs": _tiffjet._codecs(),
         "packages": {name: {"version": _version(name), "for": use} for name, use in _PACKAGES.items()},
     }

@@ -100,6 +100,12 @@ impl Cuda {
         Ok(Self { gpu: Gpu::get(ordinal)?, settings: Settings::default() })
     }
 
+    /// The backend of the device that this thread's context belongs to, as other libraries have set it; else the first.
+    pub fn current() -> Result<Self> {
+        let driver = Driver::get().map_err(memory::unavailable)?;
+        Self::new(driver.current().unwrap_or(0))
+    }
+
     /// The same with other settings.
     pub fn with(&self, settings: Settings) -> Self {
         Self { gpu: self.gpu.clone(), settings }

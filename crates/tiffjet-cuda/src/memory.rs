@@ -1,7 +1,7 @@
 //! One device: its context, streams, memory and the pinned ring, made when first used and kept for the process.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use tiffjet::{Error, Result};
@@ -97,6 +97,12 @@ pub struct Streams {
 /// The devices in use, by ordinal.
 static GPUS: Mutex<BTreeMap<i32, Arc<Gpu>>> = Mutex::new(BTreeMap::new());
 
+/// Whether this process was forked from the one whose devices these are: no call of the driver works in it any more.
+pub fn is_forked() -> bool {
+    static OWNER: OnceLock<u32> = OnceLock::new();
+    *OWNER.get_or_init(std::process::id) != std::process::id()
+}
+
 /// The library's name in errors that belong to no file.
 fn nobody() -> Arc<str> {
     "cuda".into()
@@ -120,6 +126,11 @@ impl Gpu {
     /// The device of an ordinal, made ready when it is first asked for.
     pub fn get(ordinal: i32) -> Result<Arc<Self>> {
         let driver = Driver::get().map_err(unavailable)?;
+        // A lock that another thread held while the process was forked is never opened again: look before.
+        if is_forked() {
+            let source = "this process was forked from one that uses the GPU; start workers with spawn or forkserver";
+            return Err(Error::Device { name: nobody(), device: format!("cuda:{ordinal}"), source: source.to_owned() });
+        }
         let mut gpus = GPUS.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(gpu) = gpus.get(&ordinal) {
             return Ok(gpu.clone());

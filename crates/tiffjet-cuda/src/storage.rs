@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tiffjet::{Device, Error, Storage};
 
 use crate::ffi::driver::{Failure, Stream};
-use crate::memory::{Gpu, SLOT, Slot};
+use crate::memory::{Gpu, SLOT, Slot, is_forked};
 
 /// DLPack's number for CUDA devices.
 const CUDA: i32 = 2;
@@ -40,6 +40,9 @@ impl DeviceBuffer {
 
 impl Drop for DeviceBuffer {
     fn drop(&mut self) {
+        if is_forked() {
+            return; // it is the parent's
+        }
         // A driver that does not answer any more has nothing to give back to.
         let _ = self.gpu.enter().and_then(|_current| self.gpu.frees.give_back(self.address));
     }

@@ -4,28 +4,25 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use tiffjet::{Backend, Cpu, Device, Error, Result};
+use tiffjet_cuda::Cuda;
 
 use crate::error::raise;
 
 /// DLPack's number of CUDA memory.
 pub const CUDA: i32 = 2;
 
-/// The backend of `auto`, `cpu`, `cuda` or `cuda:N`.
+/// The backend of `auto`, `cpu`, `cuda` or `cuda:N`. `auto` is CUDA where a device can be used, `cuda` the device that
+/// this thread's other libraries use.
 pub fn device(choice: &str) -> Result<Arc<dyn Backend>> {
     match choice {
-        "auto" | "cpu" => Ok(Arc::new(Cpu::shared()?)),
-        _ if is_cuda(choice) => Err(Error::Unavailable {
-            name: choice.into(),
-            library: format!("device {choice}"),
-            hint: "this build of tiffjet has no CUDA backend; use device=\"cpu\"".into(),
-        }),
-        _ => Err(Error::invalid(&"device".into(), format!("{choice:?} is none of auto, cpu, cuda and cuda:N"))),
+        "cpu" => Ok(Arc::new(Cpu::shared()?)),
+        "auto" if tiffjet_cuda::available().is_err() => Ok(Arc::new(Cpu::shared()?)),
+        "auto" | "cuda" => Ok(Arc::new(Cuda::current()?)),
+        _ => match choice.strip_prefix("cuda:").and_then(|id| id.parse::<u16>().ok()) {
+            Some(id) => Ok(Arc::new(Cuda::new(id.into())?)),
+            None => Err(Error::invalid(&"device".into(), format!("{choice:?} is none of auto, cpu, cuda and cuda:N"))),
+        },
     }
-}
-
-fn is_cuda(choice: &str) -> bool {
-    let id = choice.strip_prefix("cuda:").map(|id| id.parse::<u16>().is_ok());
-    choice == "cuda" || id == Some(true)
 }
 
 /// The argument `device=`: a name, or the number of a CUDA device.
@@ -35,6 +32,21 @@ pub fn chosen(argument: &Bound<'_, PyAny>) -> PyResult<Arc<dyn Backend>> {
         Err(_) => argument.extract::<String>()?,
     };
     device(&name).map_err(raise)
+}
+
+/// The driver's handle of a stream: a number, or an object of CuPy (`ptr`), PyTorch (`cuda_stream`) or any library that
+/// has `__cuda_stream__`.
+pub fn stream_handle(stream: &Bound<'_, PyAny>) -> PyResult<usize> {
+    if let Ok(handle) = stream.extract::<usize>() {
+        return Ok(handle);
+    }
+    for name in ["ptr", "cuda_stream"] {
+        if let Ok(handle) = stream.getattr(name).and_then(|handle| handle.extract()) {
+            return Ok(handle);
+        }
+    }
+    let (_version, handle): (u32, usize) = stream.call_method0("__cuda_stream__")?.extract()?;
+    Ok(handle)
 }
 
 /// An error when a device can't be had.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::exceptions::{PyNotImplementedError, PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use tiffjet::geo::{Affine, Domains, Gcp};
@@ -234,15 +234,27 @@ impl Route {
             "forbid" => Fallback::Forbid,
             _ => return Err(PyValueError::new_err(format!("fallback: {fallback:?} is neither allow nor forbid"))),
         };
-        if io != "auto" {
-            let what = format!("io: {io:?} is no way to read on {}; there is auto", backend.name());
-            return Err(PyValueError::new_err(what));
+        let cuda = backend.name().starts_with("cuda");
+        match io {
+            "auto" => {}
+            "pread" if cuda => {}
+            "cufile" if cuda => return Err(PyNotImplementedError::new_err("io: cufile is not built yet; use auto")),
+            _ => {
+                let what = format!("io: {io:?} is no way to read on {}; there is auto", backend.name());
+                return Err(PyValueError::new_err(what));
+            }
         }
-        if stream.is_some() || allocator.is_some() {
+        if allocator.is_some() && cuda {
+            return Err(PyNotImplementedError::new_err(
+                "allocator: reading into memory of another pool is not built; use out=",
+            ));
+        }
+        if !cuda && (stream.is_some() || allocator.is_some()) {
             let what = format!("stream, allocator: there are none on {}", backend.name());
             return Err(PyValueError::new_err(what));
         }
-        Ok(Self { options: ReadOptions { fallback, fill_failed: None }, stream: 0 })
+        let stream = stream.map_or(Ok(0), device::stream_handle)?;
+        Ok(Self { options: ReadOptions { fallback, fill_failed: None }, stream })
     }
 }
 

@@ -36,5 +36,6 @@ fn _tiffjet(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(device::check, m)?)?;
     m.add_function(wrap_pyfunction!(doctor::codecs, m)?)?;
     m.add_function(wrap_pyfunction!(doctor::devices, m)?)?;
+    m.add_function(wrap_pyfunction!(doctor::libraries, m)?)?;
     Ok(())
 }

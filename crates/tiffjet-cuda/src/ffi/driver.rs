@@ -36,6 +36,7 @@ functions! {
         fn cuDevicePrimaryCtxRetain(*mut Handle, c_int) -> Status;
         fn cuCtxPushCurrent_v2(Handle) -> Status;
         fn cuCtxPopCurrent_v2(*mut Handle) -> Status;
+        fn cuCtxGetDevice(*mut c_int) -> Status;
         fn cuMemGetInfo_v2(*mut usize, *mut usize) -> Status;
         fn cuModuleLoadData(*mut Handle, *const c_void) -> Status;
         fn cuModuleGetFunction(*mut Handle, Handle, *const c_char) -> Status;
@@ -191,6 +192,12 @@ impl Driver {
         let words = text(self.functions.cuGetErrorString);
         let reason = [name, words].into_iter().flatten().collect::<Vec<_>>().join(", ");
         Err(Failure { call, code, reason: if reason.is_empty() { "unknown".to_owned() } else { reason } })
+    }
+
+    /// The device of this thread's context, which others who use the GPU have made current; `None` without one.
+    pub fn current(&self) -> Option<i32> {
+        let mut device = 0;
+        call!(self, cuCtxGetDevice(&mut device)).ok().map(|()| device)
     }
 
     /// How many devices there are.
