@@ -56,8 +56,9 @@ def test_levels(cog):
 
 def test_devices(cog):
     image = tiffjet.open(cog)
-    for device in ("auto", "cpu"):
-        assert image.read(device=device).device == "cpu"
+    best = tiffjet.doctor()["devices"][-1]["device"].split(":")[0]
+    assert image.read(device="auto").device.split(":")[0] == best
+    assert image.read(device="cpu").device == "cpu"
     with pytest.raises(ValueError, match="tpu"):
         image.read(device="tpu")
     if all(device["device"] == "cpu" for device in tiffjet.doctor()["devices"]):

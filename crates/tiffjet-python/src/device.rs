@@ -25,6 +25,21 @@ pub fn device(choice: &str) -> Result<Arc<dyn Backend>> {
     }
 }
 
+/// The backend that encodes: rows come in memory of the host, and there they are encoded unless a device is asked for.
+pub fn encoder(choice: &str) -> Result<Arc<dyn Backend>> {
+    match choice {
+        "auto" => device("cpu"),
+        _ => match device(choice)? {
+            backend if backend.name() == "cpu" => Ok(backend),
+            backend => Err(Error::unsupported(
+                &backend.name().into(),
+                "writing on the GPU is not built yet",
+                "use device=\"cpu\"",
+            )),
+        },
+    }
+}
+
 /// The argument `device=`: a name, or the number of a CUDA device.
 pub fn chosen(argument: &Bound<'_, PyAny>) -> PyResult<Arc<dyn Backend>> {
     let name = match argument.extract::<u16>() {

@@ -87,7 +87,7 @@ impl Writer {
         }
         let name = destination(dst)?;
         let (options, place) = chosen.finish(&name)?;
-        let backend = device::device(&place).map_err(raise)?;
+        let backend = device::encoder(&place).map_err(raise)?;
         // What can't be written is refused before a file is begun.
         let plan = tiffjet::WritePlan::new(&name.as_str().into(), &options).map_err(raise)?;
         let floor = plan.levels.iter().fold(0u64, |sum, level| {
