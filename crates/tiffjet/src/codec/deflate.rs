@@ -38,7 +38,7 @@ impl Codec for Deflate {
             Ok(got) if got == out.len() => Ok(()),
             Ok(got) => Err(short(got, out.len())),
             // It wants the whole stream and no more: longer ones and those that lost their tail are still pixels.
-            Err(_) => check_end(&mut inflate(tile.bytes, out)?, tile.bytes),
+            Err(_) => check_end(&mut inflate(tile.bytes, out)?, tile.bytes, out.len()),
         }
     }
 
@@ -74,12 +74,23 @@ pub(super) fn inflate(bytes: &[u8], out: &mut [u8]) -> Result<Decompress, Cause>
     }
 }
 
-/// What follows the last byte that is due: more data or nothing is fine, a checksum that differs is damage.
-fn check_end(stream: &mut Decompress, bytes: &[u8]) -> Result<(), Cause> {
-    let rest = &bytes[stream.total_in() as usize..];
-    match stream.decompress(rest, &mut [0; 1], FlushDecompress::None) {
-        Ok(_) => Ok(()),
-        Err(_) => Err(Cause::damaged("the checksum of the data is not that of the pixels")),
+/// What follows the last byte that is due. A stream that lost its end is fine, and so is one that goes on, if it comes to
+/// a sound end; a checksum that differs or a code that can't be is damage, and then who knows since where.
+fn check_end(stream: &mut Decompress, bytes: &[u8], due: usize) -> Result<(), Cause> {
+    let mut beyond = [0; 4096];
+    // Rows that hang over the image at most double a tile; what goes on for much longer is no image.
+    let most = 64 * (due as u64 + (1 << 20));
+    loop {
+        let (read, written) = (stream.total_in(), stream.total_out());
+        let state = stream.decompress(&bytes[read as usize..], &mut beyond, FlushDecompress::None);
+        let moved = stream.total_out() > written || stream.total_in() > read;
+        match state {
+            Ok(Status::StreamEnd) => return Ok(()),
+            Ok(_) if !moved => return Ok(()),
+            Ok(_) if stream.total_out() <= most => {}
+            Ok(_) => return Err(Cause::damaged(format!("the data go on after {most} bytes where {due} are due"))),
+            Err(_) => return Err(Cause::damaged("the data behind the pixels, or their checksum, are damaged")),
+        }
     }
 }
 
@@ -119,6 +130,20 @@ mod tests {
         assert!(matches!(decode(&Deflate, &packed, 9000), Err(Cause::Damaged(_))));
         packed.truncate(end - 4);
         assert_eq!(decode(&Deflate, &packed, 9000).unwrap(), plain);
+    }
+
+    #[test]
+    fn a_stream_that_goes_on_must_come_to_a_sound_end() {
+        let plain: Vec<u8> = (0..20_000u32).map(|i| (i * i / 77) as u8).collect();
+        let packed = encode(&Deflate, &plain, plain.len(), None).unwrap();
+        let start = decode(&Deflate, &packed, 10_000).unwrap();
+        assert_eq!(start, plain[..10_000]);
+        // Damage that makes the stream longer fills the tile all the same.
+        for at in (10..packed.len() - 4).step_by(97) {
+            let mut broken = packed.clone();
+            broken[at] ^= 0x10;
+            assert!(decode(&Deflate, &broken, 10_000).is_err(), "byte {at} of {}", packed.len());
+        }
     }
 
     #[test]
