@@ -340,10 +340,9 @@ DEVICE void lzw_store(const LzwShared& s, u8* out, u32 skew, u32 end) {
     if (thread < end - last) out[last + thread] = s.window[last + thread];
 }
 
-// Writes the first `bytes` bytes of a segment.
+// Writes the first `bytes` bytes of a segment, of which `lzw_backs` is done.
 DEVICE void lzw_write(LzwShared& s, u32 codes, u8* segment, u32 bytes) {
     const u32 thread = threadIdx.x;
-    lzw_backs(s, codes);
     for (u32 at = 0; at < bytes;) {
         const u32 here = smaller(bytes - at, LZW_WINDOW);
         const u32 skew = (u32)(address_of(segment + at) & 15), end = skew + here;
@@ -420,6 +419,7 @@ template <bool OLD> DEVICE void lzw_in_order(LzwShared& s, const Tile& tile, u32
         u32 bytes = 0;
         if (segment.codes > 0) {
             bytes = smaller(lzw_places(s, segment.codes), tile.out_bytes - at);
+            lzw_backs(s, segment.codes);
             lzw_write(s, segment.codes, out, bytes);
             at += bytes;
         }
@@ -441,14 +441,23 @@ DEVICE void lzw_tell(u64* state, u32 kind, u64 bytes) { *(volatile u64*)state = 
 // One warp looks back at the segments before: gives their bytes in all, or that one of them failed. Slots are taken in
 // their order, so the blocks looked at have begun.
 DEVICE bool lzw_look_back(const LzwSlot* own, u32 number, u32 lane, u64& before) {
+    // Large tiles have hundreds of segments at work: these many times 32 are asked at once, for each answer takes long.
+    enum { AT_ONCE = 8 };
     before = 0;
-    for (int first = (int)number - 1; first >= 0; first -= 32) {
+    u64 states[AT_ONCE] = {};
+    for (int first = (int)number - 1, k = 0; first >= 0; first -= 32, ++k) {
         const int mine = first - (int)lane;
-        u64 state = (u64)LZW_ALL << 62;
-        if (mine >= 0) {
-            do state = lzw_peek(&own[mine].state);
-            while (state >> 62 == LZW_UNKNOWN);
+        if (k % AT_ONCE == 0) {
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; ++i) {
+                states[i] = mine >= 32 * i ? lzw_peek(&own[mine - 32 * i].state) : (u64)LZW_ALL << 62;
+            }
         }
+        u64 state = states[0];
+        // A shift of registers, for an index would move them to memory.
+#pragma unroll
+        for (int i = 0; i + 1 < AT_ONCE; ++i) states[i] = states[i + 1];
+        while (state >> 62 == LZW_UNKNOWN) state = lzw_peek(&own[mine].state);
         const u32 failed = __ballot_sync(FULL_WARP, state >> 62 == LZW_FAILED);
         const u32 all = __ballot_sync(FULL_WARP, state >> 62 == LZW_ALL);
         // The nearest lane that knows all before it, and those nearer than that.
@@ -471,8 +480,10 @@ DEVICE void lzw_segment(LzwShared& s, const Tile& tile, LzwSlot* slot, u32* stat
     const u32 bytes = segment.codes > 0 ? lzw_places(s, segment.codes) : 0;
     // All but the last must end where the list says.
     const bool foreseen = last || (segment.status == STATUS_OK && segment.next == slot[1].start);
+    if (thread == 0) lzw_tell(&slot->state, !foreseen ? LZW_FAILED : number == 0 ? LZW_ALL : LZW_OWN, bytes);
+    // What can be done before its place is known gives the others time to say theirs.
+    lzw_backs(s, segment.codes);
     if (thread < 32) {
-        if (thread == 0) lzw_tell(&slot->state, !foreseen ? LZW_FAILED : number == 0 ? LZW_ALL : LZW_OWN, bytes);
         u64 before = 0;
         const bool good = foreseen && lzw_look_back(slot - number, number, thread, before);
         if (thread == 0) {
