@@ -776,20 +776,21 @@ template <class S> struct Decoder {
         if (t < threads) {
             // `reach`: matches of 32768 bytes at most, so that more output than twice that need not be counted.
             const Run placed = decode<PLACE>(start, to, skew + before, smaller(written, 65536) - skew);
-            // What comes behind the last byte of the tile, and the one that the host looks at, may be damaged; the rest
-            // of the last word is looked at here.
-            if (placed.bad < static_cast<u64>(skew) + (capacity - written) + 4) atomicOr(&s.damaged, 1u);
+            // What comes behind the last byte of the tile, and the one that the host looks at, may be damaged or not there;
+            // the rest of the last word is looked at here.
+            const u64 needed = static_cast<u64>(skew) + (capacity - written) + 4;
+            if (placed.bad < needed) atomicOr(&s.damaged, 1u);
+            if (static_cast<u64>(staged) * 32 + placed.end > end_bit && skew + before < needed) atomicOr(&s.damaged, 2u);
         }
         __syncthreads();
         const u32 end = s.window_end, given = s.window_bytes;
-        if (s.damaged) return STATUS_DAMAGED;
+        if (s.damaged) return s.damaged & 1 ? STATUS_DAMAGED : STATUS_INPUT;
         ended = s.window_last;
         close_window(skew + given);
         place_long_matches();
 
         const u32 taken = end - origin;
-        bit = static_cast<u64>(staged) * 32 + end;
-        if (bit > end_bit) return STATUS_INPUT;
+        bit = smaller64(static_cast<u64>(staged) * 32 + end, end_bit);
         // So many words that the output fills the window, and not many more than the last block had.
         const u32 fill = static_cast<u32>(static_cast<u64>(taken) * (S::WINDOW / 8 * 7) / (given ? given : 1) / (T * 32));
         segment = smaller(fill | 1, S::SEGMENT);
