@@ -534,13 +534,13 @@ template <class S> struct Decoder {
         u32 end;        // bit after its last symbol
         u32 bytes;      // it gives
         bool last;      // it met the end of the block
-        bool bad;       // PLACE only: a symbol or a distance that cannot be
+        u32 bad;        // PLACE only: place in the window of the first symbol or distance that cannot be
     };
 
     // Decodes the symbols that start in [from, to). To PLACE, `at` is the place of the first byte in the window, and
     // `reach` + place is how far back a match may go.
     template <Purpose PURPOSE> METHOD Run decode(u32 from, u32 to, u32 at, u32 reach) {
-        Run run = {from, 0, false, false};
+        Run run = {from, 0, false, ~0u};
         u32 here = from, low = s.input[here >> 5], high = s.input[(here >> 5) + 1], length = 0;
         // Of the table that is next: where it begins (0 for literals) and its index bits.
         u32 table = 0, mask = LITERAL_SLOTS - 1;
@@ -569,7 +569,7 @@ template <class S> struct Decoder {
                     run.last = true;
                     break;
                 }
-                run.bad = true;
+                run.bad = smaller(run.bad, at);
             }
             if (PURPOSE == COUNT) run.bytes += kind == LITERAL ? 1 + two : kind == LENGTH ? value : 0;
             if (PURPOSE == PLACE) {
@@ -578,7 +578,7 @@ template <class S> struct Decoder {
                     if (two) s.window[at + 1] = static_cast<u16>(KNOWN | entry >> 24);
                     at += 1 + two;
                 } else if (kind == DISTANCE) {
-                    run.bad |= value > reach + at;
+                    run.bad = smaller(run.bad, value > reach + at ? at : ~0u);
                     place_match(at, length, value);
                     at += length;
                 }
@@ -776,18 +776,21 @@ template <class S> struct Decoder {
         if (t < threads) {
             // `reach`: matches of 32768 bytes at most, so that more output than twice that need not be counted.
             const Run placed = decode<PLACE>(start, to, skew + before, smaller(written, 65536) - skew);
-            if (placed.bad) atomicOr(&s.damaged, 1u);
+            // What comes behind the last byte of the tile, and the one that the host looks at, may be damaged or not there;
+            // the rest of the last word is looked at here.
+            const u64 needed = static_cast<u64>(skew) + (capacity - written) + 4;
+            if (placed.bad < needed) atomicOr(&s.damaged, 1u);
+            if (static_cast<u64>(staged) * 32 + placed.end > end_bit && skew + before < needed) atomicOr(&s.damaged, 2u);
         }
         __syncthreads();
         const u32 end = s.window_end, given = s.window_bytes;
-        if (s.damaged) return STATUS_DAMAGED;
+        if (s.damaged) return s.damaged & 1 ? STATUS_DAMAGED : STATUS_INPUT;
         ended = s.window_last;
         close_window(skew + given);
         place_long_matches();
 
         const u32 taken = end - origin;
-        bit = static_cast<u64>(staged) * 32 + end;
-        if (bit > end_bit) return STATUS_INPUT;
+        bit = smaller64(static_cast<u64>(staged) * 32 + end, end_bit);
         // So many words that the output fills the window, and not many more than the last block had.
         const u32 fill = static_cast<u32>(static_cast<u64>(taken) * (S::WINDOW / 8 * 7) / (given ? given : 1) / (T * 32));
         segment = smaller(fill | 1, S::SEGMENT);

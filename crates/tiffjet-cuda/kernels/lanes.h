@@ -38,6 +38,17 @@ template <class T> DEVICE T warp_sum_up_to(T v, u32 lane) {
     return v;
 }
 
+// Sum of `v` of all lanes.
+DEVICE u32 warp_sum(u32 v) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    return __reduce_add_sync(FULL_WARP, v);
+#else
+#pragma unroll
+    for (int d = 16; d > 0; d /= 2) v += __shfl_xor_sync(FULL_WARP, v, d);
+    return v;
+#endif
+}
+
 // Sum of `v` of all threads before this one in a block of THREADS, and in `total` of all. Every thread must call it;
 // `warps` is shared memory for 32 words, free again after the next barrier.
 template <int THREADS> DEVICE u32 block_sum_before(u32 v, u32* warps, u32& total) {

@@ -9,7 +9,7 @@
 // a batch is 16 + 32 * (sum of in_bytes / 4096 + 1), aligned to 16.
 //
 // After `lzw_retry` every tile has its status: OK with the bytes that the host codec gives, or INPUT, DAMAGED or FOREIGN
-// (the order of bits before TIFF 6.0; tables cleared every few bytes).
+// (tables cleared every few bytes).
 #include "lzw.cuh"
 
 SIMT_KERNEL void __launch_bounds__(256)
@@ -32,5 +32,7 @@ SIMT_KERNEL void __launch_bounds__(LZW_THREADS, 5) lzw_retry(const Tile* tiles, 
     SIMT_DYN_SHARED(LzwShared, shared);
     if (blockIdx.x >= count) return;
     const Tile tile = tiles[blockIdx.x];
-    if (status[tile.id] == STATUS_RETRY) lzw_in_order(*shared, tile, LzwBits(tile).first, 0, status);
+    if (status[tile.id] != STATUS_RETRY) return;
+    if (lzw_is_old(tile)) lzw_in_order<true>(*shared, tile, status);
+    else lzw_in_order<false>(*shared, tile, status);
 }

@@ -1,4 +1,4 @@
-// LZW as TIFF 6.0 has it: highest bit first, the width of codes grows one code early.
+// LZW as TIFF 6.0 has it: highest bit first, the width of codes grows one code early; and as it was before.
 //
 // Every code but the first after a clear gives the table one string, so the number of a code in its segment (what lies
 // between two clears) says where its bits are and which string it makes: string 258 + j is what code j stands for and one
@@ -80,19 +80,11 @@ struct LzwHead {
     u32 pad[2];
 };
 
-// Bit of code j from the start of its segment, and how many it has.
-DEVICE u32 lzw_bit(u32 j) {
-    if (j <= 254) return 9 * j;
-    if (j <= 766) return 2286 + 10 * (j - 254);
-    if (j <= 1790) return 7406 + 11 * (j - 766);
-    return 18670 + 12 * (j - 1790);
-}
-DEVICE u32 lzw_width(u32 j) { return j < 254 ? 9 : j < 766 ? 10 : j < 1790 ? 11 : 12; }
-
 DEVICE u32 big_endian(u32 word) { return __byte_perm(word, 0, 0x0123); }
 
-// Bits of a tile. Their numbers count from an aligned word.
-struct LzwBits {
+// Bits of a tile. Their numbers count from an aligned word. OLD data have the lowest bit first, and the width of their
+// codes grows one code later.
+template <bool OLD> struct LzwBits {
     const u32* words;
     u64 first, end;
 
@@ -103,12 +95,25 @@ struct LzwBits {
         end = first + 8 * (u64)tile.in_bytes;
     }
 
+    // Bit of code j from the start of its segment, and how many it has.
+    MEMBER u32 bit(u32 j) {
+        if (j <= 254 + OLD) return 9 * j;
+        if (j <= 766 + OLD) return 10 * j - 254 - OLD;
+        if (j <= 1790 + OLD) return 11 * j - 1020 - 2 * OLD;
+        return 12 * j - 2810 - 3 * OLD;
+    }
+    MEMBER u32 width(u32 j) { return j < 254 + OLD ? 9 : j < 766 + OLD ? 10 : j < 1790 + OLD ? 11 : 12; }
+
     // A code, or LZW_END where the data end. Reads up to 8 bytes behind the end.
     __device__ __forceinline__ u32 code(u64 bit, u32 width) const {
         if (bit + width > end) return LZW_END;
         const u32* word = words + (bit >> 5);
+        if (OLD) return __funnelshift_r(__ldg(word), __ldg(word + 1), (u32)bit & 31) & ((1u << width) - 1);
         return __funnelshift_l(big_endian(__ldg(word + 1)), big_endian(__ldg(word)), (u32)bit & 31) >> (32 - width);
     }
+
+    // Code j of the segment at `start`.
+    __device__ __forceinline__ u32 code_of(u64 start, u32 j) const { return code(start + bit(j), width(j)); }
 };
 
 // Writers before TIFF 6.0 had the lowest bit first: the first code is a clear in that order.
@@ -116,14 +121,14 @@ DEVICE bool lzw_is_old(const Tile& tile) { return tile.in_bytes >= 2 && tile.in[
 
 // The first code of the segment at `start` that is a clear, an end, or the end of the data; LZW_CODES for none. One warp
 // looks.
-DEVICE u32 lzw_special(const LzwBits& bits, u64 start, u32 lane) {
+DEVICE u32 lzw_special(const LzwBits<false>& bits, u64 start, u32 lane) {
     enum { AT_ONCE = 4 };
     for (u32 first = 0; first < LZW_CODES; first += 32 * AT_ONCE) {
         u32 special = LZW_CODES;
 #pragma unroll
         for (u32 k = AT_ONCE; k-- > 0;) {
             const u32 j = first + 32 * k + lane;
-            const u32 code = bits.code(start + lzw_bit(j), lzw_width(j));
+            const u32 code = bits.code_of(start, j);
             if (code == LZW_CLEAR || code == LZW_END) special = j;
         }
 #pragma unroll
@@ -140,30 +145,31 @@ DEVICE void lzw_find_segments(const Tile& tile, u32 number, LzwHead* head, LzwSl
     if (lane == 0) base = atomicAdd(&head->used, room);
     base = __shfl_sync(FULL_WARP, base, 0);
     LzwSlot* own = slots + base;
-    const LzwBits bits(tile);
+    const LzwBits<false> bits(tile);
     u64 start = bits.first;
     if (bits.code(start, 9) == LZW_CLEAR) start += 9;
     u32 count = 0;
     const bool old = lzw_is_old(tile);
-    if (old && lane == 0) status[tile.id] = STATUS_FOREIGN;
+    // The old order, which nobody writes any more, needs no list.
+    if (old && lane == 0) status[tile.id] = STATUS_RETRY;
     while (!old) {
         if (lane == 0) own[count].start = start;
         ++count;
         if (count == room) break;
         // A full table is cleared here.
         const u32 late = LZW_EARLIEST + lane;
-        const u32 clears = __ballot_sync(FULL_WARP, bits.code(start + lzw_bit(late), 12) == LZW_CLEAR);
+        const u32 clears = __ballot_sync(FULL_WARP, bits.code(start + bits.bit(late), 12) == LZW_CLEAR);
         if (!clears) {
             // The last segment, or one that is cleared early.
             const u32 special = lzw_special(bits, start, lane);
             if (special == LZW_CODES) break;
-            const u64 bit = start + lzw_bit(special);
-            if (bits.code(bit, lzw_width(special)) != LZW_CLEAR) break;
-            start = bit + lzw_width(special);
+            const u64 bit = start + bits.bit(special);
+            if (bits.code(bit, bits.width(special)) != LZW_CLEAR) break;
+            start = bit + bits.width(special);
             continue;
         }
         // Most writers clear after the same number of codes each time: 32 segments that do so are found at once.
-        const u32 length = lzw_bit(LZW_EARLIEST + (u32)__ffs((int)clears) - 1) + 12;
+        const u32 length = bits.bit(LZW_EARLIEST + (u32)__ffs((int)clears) - 1) + 12;
         start += length;
         const u64 clear = start + (u64)(lane + 1) * length - 12;
         const u32 missed = ~__ballot_sync(FULL_WARP, bits.code(clear, 12) == LZW_CLEAR);
@@ -190,14 +196,14 @@ struct LzwSegment {
 };
 
 // Codes of the segment that begins at `start`, into shared memory.
-DEVICE LzwSegment lzw_codes(LzwShared& s, const LzwBits& bits, u64 start) {
+template <bool OLD> DEVICE LzwSegment lzw_codes(LzwShared& s, const LzwBits<OLD>& bits, u64 start) {
     const u32 thread = threadIdx.x;
     if (thread == 0) s.special = s.wrong = LZW_CODES;
     __syncthreads();
     bool ended = false;
     for (u32 k = 0; k < LZW_PER_THREAD; ++k) {
         const u32 j = k * LZW_THREADS + thread;
-        const u32 code = bits.code(start + lzw_bit(j), lzw_width(j));
+        const u32 code = bits.code_of(start, j);
         s.in.code[j] = (u16)code;
         if (code == LZW_CLEAR || code == LZW_END) {
             atomicMin(&s.special, j);
@@ -215,10 +221,10 @@ DEVICE LzwSegment lzw_codes(LzwShared& s, const LzwBits& bits, u64 start) {
         segment.status = STATUS_DAMAGED;
     } else if (special == LZW_CODES) {
         segment.full = true;
-        segment.next = start + lzw_bit(LZW_CODES);
+        segment.next = start + bits.bit(LZW_CODES);
     } else {
         if (s.in.code[special] == LZW_END) segment.status = STATUS_INPUT;
-        segment.next = start + lzw_bit(special) + lzw_width(special);
+        segment.next = start + bits.bit(special) + bits.width(special);
     }
     return segment;
 }
@@ -334,10 +340,9 @@ DEVICE void lzw_store(const LzwShared& s, u8* out, u32 skew, u32 end) {
     if (thread < end - last) out[last + thread] = s.window[last + thread];
 }
 
-// Writes the first `bytes` bytes of a segment.
+// Writes the first `bytes` bytes of a segment, of which `lzw_backs` is done.
 DEVICE void lzw_write(LzwShared& s, u32 codes, u8* segment, u32 bytes) {
     const u32 thread = threadIdx.x;
-    lzw_backs(s, codes);
     for (u32 at = 0; at < bytes;) {
         const u32 here = smaller(bytes - at, LZW_WINDOW);
         const u32 skew = (u32)(address_of(segment + at) & 15), end = skew + here;
@@ -359,7 +364,9 @@ DEVICE void lzw_write(LzwShared& s, u32 codes, u8* segment, u32 bytes) {
 
 // Goes on behind LZW_CODES codes of a segment whose table is full and is not cleared: codes of 12 bits, all strings
 // written already. Gives the bit behind the code that ends it, and its status.
-DEVICE LzwSegment lzw_go_on(LzwShared& s, const LzwBits& bits, u64 bit, const u8* segment, u8* out, u32 room, u32& made) {
+template <bool OLD>
+DEVICE LzwSegment lzw_go_on(LzwShared& s, const LzwBits<OLD>& bits, u64 bit, const u8* segment, u8* out, u32 room,
+                            u32& made) {
     const u32 thread = threadIdx.x, lane = thread & 31;
     for (made = 0; made < room;) {
         if (thread == 0) s.special = LZW_THREADS;
@@ -394,9 +401,11 @@ DEVICE LzwSegment lzw_go_on(LzwShared& s, const LzwBits& bits, u64 bit, const u8
     return LzwSegment{0, bit, STATUS_OK, false};
 }
 
-// One block decodes a tile from `bit` and byte `at` on, one segment after the other.
-DEVICE void lzw_in_order(LzwShared& s, const Tile& tile, u64 bit, u32 at, u32* status) {
-    const LzwBits bits(tile);
+// One block decodes a tile, one segment after the other.
+template <bool OLD> DEVICE void lzw_in_order(LzwShared& s, const Tile& tile, u32* status) {
+    const LzwBits<OLD> bits(tile);
+    u64 bit = bits.first;
+    u32 at = 0;
     u32 outcome = STATUS_OK;
     // A writer that clears its table every few bytes keeps one thread busy and 255 waiting: better done by the host.
     u32 patience = 64 + tile.out_bytes / 256;
@@ -410,6 +419,7 @@ DEVICE void lzw_in_order(LzwShared& s, const Tile& tile, u64 bit, u32 at, u32* s
         u32 bytes = 0;
         if (segment.codes > 0) {
             bytes = smaller(lzw_places(s, segment.codes), tile.out_bytes - at);
+            lzw_backs(s, segment.codes);
             lzw_write(s, segment.codes, out, bytes);
             at += bytes;
         }
@@ -431,14 +441,23 @@ DEVICE void lzw_tell(u64* state, u32 kind, u64 bytes) { *(volatile u64*)state = 
 // One warp looks back at the segments before: gives their bytes in all, or that one of them failed. Slots are taken in
 // their order, so the blocks looked at have begun.
 DEVICE bool lzw_look_back(const LzwSlot* own, u32 number, u32 lane, u64& before) {
+    // Large tiles have hundreds of segments at work: these many times 32 are asked at once, for each answer takes long.
+    enum { AT_ONCE = 8 };
     before = 0;
-    for (int first = (int)number - 1; first >= 0; first -= 32) {
+    u64 states[AT_ONCE] = {};
+    for (int first = (int)number - 1, k = 0; first >= 0; first -= 32, ++k) {
         const int mine = first - (int)lane;
-        u64 state = (u64)LZW_ALL << 62;
-        if (mine >= 0) {
-            do state = lzw_peek(&own[mine].state);
-            while (state >> 62 == LZW_UNKNOWN);
+        if (k % AT_ONCE == 0) {
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; ++i) {
+                states[i] = mine >= 32 * i ? lzw_peek(&own[mine - 32 * i].state) : (u64)LZW_ALL << 62;
+            }
         }
+        u64 state = states[0];
+        // A shift of registers, for an index would move them to memory.
+#pragma unroll
+        for (int i = 0; i + 1 < AT_ONCE; ++i) states[i] = states[i + 1];
+        while (state >> 62 == LZW_UNKNOWN) state = lzw_peek(&own[mine].state);
         const u32 failed = __ballot_sync(FULL_WARP, state >> 62 == LZW_FAILED);
         const u32 all = __ballot_sync(FULL_WARP, state >> 62 == LZW_ALL);
         // The nearest lane that knows all before it, and those nearer than that.
@@ -456,13 +475,15 @@ DEVICE bool lzw_look_back(const LzwSlot* own, u32 number, u32 lane, u64& before)
 DEVICE void lzw_segment(LzwShared& s, const Tile& tile, LzwSlot* slot, u32* status) {
     const u32 thread = threadIdx.x, number = slot->number;
     const bool last = slot->last;
-    const LzwBits bits(tile);
+    const LzwBits<false> bits(tile);
     const LzwSegment segment = lzw_codes(s, bits, slot->start);
     const u32 bytes = segment.codes > 0 ? lzw_places(s, segment.codes) : 0;
     // All but the last must end where the list says.
     const bool foreseen = last || (segment.status == STATUS_OK && segment.next == slot[1].start);
+    if (thread == 0) lzw_tell(&slot->state, !foreseen ? LZW_FAILED : number == 0 ? LZW_ALL : LZW_OWN, bytes);
+    // What can be done before its place is known gives the others time to say theirs.
+    lzw_backs(s, segment.codes);
     if (thread < 32) {
-        if (thread == 0) lzw_tell(&slot->state, !foreseen ? LZW_FAILED : number == 0 ? LZW_ALL : LZW_OWN, bytes);
         u64 before = 0;
         const bool good = foreseen && lzw_look_back(slot - number, number, thread, before);
         if (thread == 0) {

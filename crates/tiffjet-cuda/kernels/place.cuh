@@ -347,10 +347,12 @@ template <int SIZE, int SAMPLES> struct Floats {
         int64_t bytes, plane;  // of the row and of a plane
         u32 width;             // pixels
         bool aligned;          // all groups from pixel 0 on are whole words
+        bool whole;            // and all lanes have one in every step
 
         __device__ Planes(const Format& format, const Row& row)
             : in(row.in), bytes((int64_t)format.row_bytes), plane((int64_t)format.tile_width * SAMPLES),
-              width(format.tile_width), aligned(((u32)address_of(row.in) | format.tile_width) % 4 == 0) {}
+              width(format.tile_width), aligned(((u32)address_of(row.in) | format.tile_width) % 4 == 0),
+              whole(aligned && format.tile_width % (32 * GROUP) == 0 && format.row_bytes >> 32 == 0) {}
 
         // The bytes of plane `k` that belong to a lane's group, from `pixel` of lane 0 on: SAMPLES words for 4 pixels.
         __device__ __forceinline__ void load(int k, int pixel, u32 lane, u32 (&words)[SAMPLES]) const {
@@ -386,16 +388,34 @@ template <int SIZE, int SAMPLES> struct Floats {
         }
     }
 
+    // The bytes of plane `k` that belong to a lane's group, zeros outside of the row. WHOLE rows begin with a step.
+    template <bool WHOLE>
+    MEMBER void load(const Planes& planes, int k, int step, u32 lane, u32 (&words)[SAMPLES]) {
+        if constexpr (WHOLE) {
+            const u32* from = (const u32*)planes.in + ((u32)k * planes.width + (u32)step) / 4 * SAMPLES + lane * SAMPLES;
+#pragma unroll
+            for (int w = 0; w < SAMPLES; ++w) words[w] = from[w];
+        } else {
+            planes.load(k, step, lane, words);
+            clear_outside(words, step + (int)lane * GROUP, planes.width);
+        }
+    }
+
+    template <bool WHOLE>
+    MEMBER void load_all(const Planes& planes, int step, u32 lane, u32 (&words)[SIZE][SAMPLES]) {
+#pragma unroll
+        for (int k = 0; k < SIZE; ++k) load<WHOLE>(planes, k, step, lane, words[k]);
+    }
+
     // Sums of all planes before each one, two in a word.
-    MEMBER void planes_before(const Planes& planes, u32 lane, u32 (&before)[SAMPLES][PAIRS]) {
+    template <bool WHOLE> MEMBER void planes_before(const Planes& planes, u32 lane, u32 (&before)[SAMPLES][PAIRS]) {
         u32 sums[SIZE][SAMPLES] = {};
 #pragma unroll 2
         for (u32 step = 0; step < planes.width; step += 32 * GROUP) {
 #pragma unroll
             for (int k = 0; k + 1 < SIZE; ++k) {
                 u32 words[SAMPLES];
-                planes.load(k, (int)step, lane, words);
-                clear_outside(words, (int)(step + lane * GROUP), planes.width);
+                load<WHOLE>(planes, k, (int)step, lane, words);
 #pragma unroll
                 for (int s = 0; s < SAMPLES; ++s) {
 #pragma unroll
@@ -407,22 +427,18 @@ template <int SIZE, int SAMPLES> struct Floats {
         for (int s = 0; s < SAMPLES; ++s) {
             u32 sum = 0;
 #pragma unroll
-            for (int k = 0; k < SIZE; ++k) {
-                if (k % 2 == 0) before[s][k / 2] = sum & 0xff;
-                else before[s][k / 2] |= (sum & 0xff) << 16;
-                if (k + 1 == SIZE) break;
-                u32 all = sums[k][s];
-#pragma unroll
-                for (int d = 16; d > 0; d /= 2) all += __shfl_xor_sync(FULL_WARP, all, d);
-                sum += all;
+            for (int p = 0; p < PAIRS; ++p) {
+                // Two sums of bytes fit one word. That of the last plane is 0, and nobody's.
+                const u32 all = warp_sum((sums[2 * p][s] & 0xff) | (sums[2 * p + 1][s] & 0xff) << 16);
+                before[s][p] = (sum & 0xff) | ((sum + all) & 0xff) << 16;
+                sum += all + (all >> 16);
             }
         }
     }
 
     // Floats of sample `s` of a lane's group; `before` has the sums of all before this step, and gets those of the next.
     MEMBER void sum(const u32 (&words)[SIZE][SAMPLES], int s, u32 (&before)[PAIRS], u32 lane, T (&values)[GROUP]) {
-#pragma unroll
-        for (int g = 0; g < GROUP; ++g) values[g] = 0;
+        u32 pairs[PAIRS][GROUP];
 #pragma unroll
         for (int p = 0; p < PAIRS; ++p) {
             u32 high = 0, low = 0;
@@ -431,8 +447,8 @@ template <int SIZE, int SAMPLES> struct Floats {
                 high = add_bytes(words[2 * p][w], which(w, s, 3), high);
                 low = add_bytes(words[2 * p + 1][w], which(w, s, 3), low);
             }
-            // Two sums of bytes fit one word: 32 of them and the one before need 14 bits.
-            const u32 own = (high & 0xff) | (low & 0xff) << 16;
+            // Two sums of four bytes fit one word: 32 of them and the one before need 16 bits.
+            const u32 own = high + (low << 16);
             const u32 up_to = warp_sum_up_to(own, lane);
             const u32 base = before[p] + up_to - own;
             before[p] = (before[p] + __shfl_sync(FULL_WARP, up_to, 31)) & 0xff00ff;
@@ -442,31 +458,42 @@ template <int SIZE, int SAMPLES> struct Floats {
             for (int i = s; i < 4 * SAMPLES; i += SAMPLES) {
                 // The bytes of this sample in this word up to this one, and those of the words before.
                 const int w = i / 4, g = i / SAMPLES;
-                const T pair = (T)((add_bytes(words[2 * p][w], which(w, s, i % 4), high) & 0xff) << 8 |
-                                   (add_bytes(words[2 * p + 1][w], which(w, s, i % 4), low) & 0xff));
-                values[g] |= pair << 8 * (SIZE - 2 - 2 * p);
+                pairs[p][g] = __byte_perm(add_bytes(words[2 * p + 1][w], which(w, s, i % 4), low),
+                                          add_bytes(words[2 * p][w], which(w, s, i % 4), high), 0x0040);
                 if ((i + SAMPLES) / 4 > w) {
                     high = add_bytes(words[2 * p][w], which(w, s, 3), high);
                     low = add_bytes(words[2 * p + 1][w], which(w, s, 3), low);
                 }
             }
         }
+#pragma unroll
+        for (int g = 0; g < GROUP; ++g) {
+            if constexpr (SIZE == 2) values[g] = pairs[0][g];
+            if constexpr (SIZE == 4) values[g] = __byte_perm(pairs[1][g], pairs[0][g], 0x5410);
+            if constexpr (SIZE == 8) {
+                values[g] = (u64)__byte_perm(pairs[1][g], pairs[0][g], 0x5410) << 32 |
+                            __byte_perm(pairs[3][g], pairs[2][g], 0x5410);
+            }
+        }
     }
 
-    // Places a row: into band `band` where tiles have one sample, else into all bands of the array.
-    MEMBER void place(const Format& format, const Row& row, u32 band, u32 lane) {
+    // Places a row from `step` on: into band `band` where tiles have one sample, else into all bands of the array.
+    template <bool WHOLE>
+    MEMBER void place_from(const Format& format, const Row& row, const Planes& planes, int step, u8* out, u32 lane) {
         const Nodata<SIZE> nodata(format);
-        const Planes planes(format, row);
-        u8* out = row.out + (u64)band * format.out_band;
-        u32 before[SAMPLES][PAIRS];
-        planes_before(planes, lane, before);
-        for (int step = aligned_first<SIZE, GROUP>(out, row.x, 0); step < row.end; step += 32 * GROUP) {
+        u32 before[SAMPLES][PAIRS], words[SIZE][SAMPLES], next[SIZE][SAMPLES] = {};
+        planes_before<WHOLE>(planes, lane, before);
+        // The next step's words are on their way while this one's are summed, where there are not too many.
+        constexpr bool AHEAD = SAMPLES == 1;
+        if (AHEAD) load_all<WHOLE>(planes, step, lane, next);
+        for (; step < row.end; step += 32 * GROUP) {
             const int pixel = step + (int)lane * GROUP;
-            u32 words[SIZE][SAMPLES];
+            if (AHEAD) {
 #pragma unroll
-            for (int k = 0; k < SIZE; ++k) {
-                planes.load(k, step, lane, words[k]);
-                clear_outside(words[k], pixel, planes.width);
+                for (int k = 0; k < SIZE; ++k) words[k][0] = next[k][0];
+                if (step + 32 * GROUP < row.end) load_all<WHOLE>(planes, step + 32 * GROUP, lane, next);
+            } else {
+                load_all<WHOLE>(planes, step, lane, words);
             }
 #pragma unroll
             for (u32 s = 0; s < SAMPLES; ++s) {
@@ -485,6 +512,14 @@ template <int SIZE, int SAMPLES> struct Floats {
                 }
             }
         }
+    }
+
+    MEMBER void place(const Format& format, const Row& row, u32 band, u32 lane) {
+        const Planes planes(format, row);
+        u8* out = row.out + (u64)band * format.out_band;
+        const int step = aligned_first<SIZE, GROUP>(out, row.x, 0);
+        if (planes.whole && step == 0) place_from<true>(format, row, planes, 0, out, lane);
+        else place_from<false>(format, row, planes, step, out, lane);
     }
 };
 

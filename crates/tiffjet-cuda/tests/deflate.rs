@@ -444,6 +444,27 @@ fn the_ends_of_streams() {
 }
 
 #[test]
+fn damage_behind_the_last_byte_is_forgiven() {
+    let mut bits = Bits::new();
+    bits.put(0, 1);
+    bits.put(1, 2);
+    for _ in 0..300 {
+        bits.code(0x30 + 7, 8);
+    }
+    // A match that begins before the first byte.
+    bits.code(1, 7);
+    bits.code(29, 5);
+    bits.put(0, 13);
+    bits.code(0, 7);
+    let stream = bits.finish(&[7; 300]);
+    let cases: Vec<_> = (1..=303).map(|size| case(stream.clone(), size)).collect();
+    // The host looks at one byte more than it needs, the kernel at the rest of a word.
+    for (case, (status, _)) in cases.iter().zip(check(&cases, &[0])) {
+        assert_eq!(status == OK, case.size + 4 <= 300, "{} bytes: {status}", case.size);
+    }
+}
+
+#[test]
 fn blocks_without_end_are_left_to_the_host() {
     let mut bits = Bits::new();
     for _ in 0..3000 {

@@ -274,6 +274,19 @@ fn whole_samples_of_every_kind() {
 }
 
 #[test]
+fn floats_in_rows_of_whole_steps() {
+    let mut cases = Vec::new();
+    for (bits, samples) in [(16, 1), (32, 1), (32, 2), (32, 3), (32, 4), (64, 1)] {
+        for (width, tile) in [(300, 256), (500, 128), (400, 384)] {
+            let image = Tiff::new(width, 5).float(bits).samples(samples).tile(tile, 16);
+            let image = image.compress_with(5, lzw).predictor(3);
+            cases.extend(cases_of(&format!("float {bits} × {samples}, tiles of {tile}"), image, true));
+        }
+    }
+    check(&cases);
+}
+
+#[test]
 fn every_bit_depth() {
     let mut cases = Vec::new();
     for bits in 1..=64 {
