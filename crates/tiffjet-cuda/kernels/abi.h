@@ -27,6 +27,7 @@ enum Status {
     STATUS_CHECKSUM = 3,  // Adler-32 or XXH64 differs
     STATUS_RETRY = 4,     // between two kernels of one codec, never seen by the host
     STATUS_FOREIGN = 5,   // valid perhaps, but nothing this kernel decodes
+    STATUS_LONGER = 6,    // the tile is full and its pixels stand, if the rest of the data is sound
 };
 
 // A part of one decoded tile on its way to its place in an array (band, y, x).

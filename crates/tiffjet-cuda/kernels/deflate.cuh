@@ -859,8 +859,9 @@ template <class S> struct Decoder {
     // The checksum after the last block. One that was lost is forgiven, as the host does.
     METHOD u32 check() {
         const u64 at = (bit + 7) >> 3;
-        if (is_overfull() || (at + 4) * 8 > end_bit) return STATUS_OK;
-        if (excess) return STATUS_FOREIGN;
+        // Damage can make a stream longer: whether it comes to a sound end is for the host to find out.
+        if (excess) return STATUS_LONGER;
+        if ((at + 4) * 8 > end_bit) return STATUS_OK;
         u32 sum, weighted;
         sum_before(adler.sum, sum);
         sum_before(adler.weighted, weighted);

@@ -13,7 +13,7 @@ use crate::codec::{Batch, ROUTES};
 use crate::fetch::{Fetch, Opened, Outcome};
 use crate::ffi::driver::{Event, Failure, Stream};
 use crate::format::{format, value, way};
-use crate::kernels::Format;
+use crate::kernels::{Format, STATUS_LONGER};
 use crate::memory::{Gpu, LANES, SLOT, Streams};
 use crate::storage::{DeviceBuffer, download};
 
@@ -328,7 +328,9 @@ impl<'a> Reading<'a> {
             failed.entry(job).or_insert(error);
         }
         self.stop_at_first(&mut failed)?;
-        let refused: Vec<Item> = self.refused(refused)?.into_iter().map(|id| self.items[self.coded[id]]).collect();
+        let refused = self.refused(refused)?;
+        let refused: Vec<(Item, u32)> =
+            refused.into_iter().map(|(id, status)| (self.items[self.coded[id]], status)).collect();
         self.fall_back(&pass, streams, &refused, &mut failed, &mut report)?;
         self.fill_failed(&pass, streams, &failed)?;
         report.failures = failed.into_iter().map(|(job, error)| (job, error.to_string())).collect();
@@ -362,19 +364,27 @@ impl<'a> Reading<'a> {
         &self,
         pass: &Pass<'_>,
         streams: &mut Streams,
-        refused: &[Item],
+        refused: &[(Item, u32)],
         failed: &mut BTreeMap<usize, Error>,
         report: &mut Report,
     ) -> Result<()> {
-        let refused: Vec<Item> = refused.iter().filter(|item| !failed.contains_key(&item.job)).copied().collect();
-        if refused.is_empty() {
-            return Ok(());
-        }
+        let refused = refused.iter().filter(|(item, _)| !failed.contains_key(&item.job));
         if self.options.fallback == Fallback::Forbid {
-            for item in self.cut(pass, streams, &refused)? {
-                failed.entry(item.job).or_insert_with(|| self.explain(&item));
+            // Pixels that stand if the rest of their data is sound are the device's; the host only looks at the rest.
+            let (longer, refused): (Vec<_>, Vec<_>) = refused.partition(|(_, status)| *status == STATUS_LONGER);
+            let refused: Vec<Item> = refused.into_iter().map(|(item, _)| item).collect();
+            let mut errors: Vec<(Item, Error)> =
+                self.cut(pass, streams, &refused)?.into_iter().map(|item| (item, self.explain(&item))).collect();
+            errors.extend(longer.into_iter().filter_map(|(item, _)| Some((item, self.on_host(&item).err()?))));
+            errors.sort_by_key(|(item, _)| (item.job, item.tile));
+            for (item, error) in errors {
+                failed.entry(item.job).or_insert(error);
             }
             return self.stop_at_first(failed);
+        }
+        let refused: Vec<Item> = refused.map(|(item, _)| *item).collect();
+        if refused.is_empty() {
+            return Ok(());
         }
         let items: Vec<Item> = refused.iter().map(|item| Item { way: Way::Host, ..*item }).collect();
         let outcome = pass.run(streams, &items, &[])?;
@@ -406,7 +416,7 @@ impl<'a> Reading<'a> {
         let items: Vec<Item> = hanging.iter().map(|item| Item { cut: true, ..*item }).collect();
         pass.run(streams, &items, &[])?;
         let bad = self.refused(statuses.read(streams))?;
-        lost.extend(hanging.into_iter().filter(|item| bad.contains(&(item.id as usize))));
+        lost.extend(hanging.into_iter().filter(|item| bad.iter().any(|(id, _)| *id == item.id as usize)));
         lost.sort_unstable_by_key(|item| (item.job, item.tile));
         Ok(lost)
     }
@@ -431,16 +441,22 @@ impl<'a> Reading<'a> {
         timing.1.since(&timing.0).map(f64::from)
     }
 
-    /// Why a tile can't be read without a fallback.
-    fn explain(&self, item: &Item) -> Error {
+    /// What the host says of a tile.
+    fn on_host(&self, item: &Item) -> Result<()> {
         let ReadJob { source, plan } = self.jobs[item.job];
         let tile = &plan.tiles()[item.tile];
         let mut bytes = vec![0; (tile.range.end - tile.range.start) as usize];
         let mut out = vec![0; plan.layout().plain_bytes(tile.rows) as usize];
-        let decoded = source.read_range(tile.range.clone(), &mut bytes).and_then(|()| {
-            decode_tile(plan.layout(), tile, &bytes, &mut out).map_err(|cause| plan.failure(source.name(), tile, cause))
-        });
-        decoded.err().unwrap_or_else(|| {
+        source.read_range(tile.range.clone(), &mut bytes)?;
+        let decoded = decode_tile(plan.layout(), tile, &bytes, &mut out);
+        decoded.map(drop).map_err(|cause| plan.failure(source.name(), tile, cause))
+    }
+
+    /// Why a tile can't be read without a fallback.
+    fn explain(&self, item: &Item) -> Error {
+        let ReadJob { source, plan } = self.jobs[item.job];
+        let tile = &plan.tiles()[item.tile];
+        self.on_host(item).err().unwrap_or_else(|| {
             let (level, row, col, codec) = (plan.level(), tile.row, tile.col, plan.layout().codec.name());
             let feature = format!("level {level}, tile row {row}, column {col}: {codec} data the GPU does not decode");
             Error::unsupported(source.name(), feature, "fallback is forbidden")
@@ -525,8 +541,8 @@ impl<'a> Statuses<'a> {
         self.word + Self::WORD
     }
 
-    /// Waits for all that the first stream has; gives the tiles whose status is bad.
-    fn read(self, streams: &mut Streams) -> Result<Vec<usize>, Failure> {
+    /// Waits for all that the first stream has; gives the tiles whose status is bad, with it.
+    fn read(self, streams: &mut Streams) -> Result<Vec<(usize, u32)>, Failure> {
         let (main, gpu) = (&streams.lanes[0], self.reading.gpu);
         if self.count == 0 {
             main.wait()?;
@@ -539,8 +555,8 @@ impl<'a> Statuses<'a> {
         if streams.verdict.bytes()[..Self::WORD as usize] != [0xff; Self::WORD as usize] {
             let mut statuses = vec![0; 4 * self.count as usize];
             download(gpu, main, self.address(), &mut statuses)?;
-            let statuses = statuses.as_chunks::<4>().0;
-            bad.extend((0..statuses.len()).filter(|&id| statuses[id] != [0; 4]));
+            let statuses = statuses.as_chunks::<4>().0.iter().map(|status| u32::from_le_bytes(*status));
+            bad.extend(statuses.enumerate().filter(|(_, status)| *status != 0));
         }
         main.give_back(self.word)?;
         Ok(bad)

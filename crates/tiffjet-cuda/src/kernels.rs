@@ -14,6 +14,9 @@ static PACKED: &[u8] = include_bytes!("../kernels/kernels.bin");
 /// The kernel that places every format, and is the slowest.
 const ANY: &str = "place_any";
 
+/// Status of a tile that is full while its data go on.
+pub const STATUS_LONGER: u32 = 6;
+
 /// One compressed tile.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Tile {
