@@ -54,6 +54,7 @@ TILE = np.dtype(
     [("in", "<u8"), ("out", "<u8"), ("in_bytes", "<u4"), ("out_bytes", "<u4"), ("id", "<u4"), ("flags", "<u4")]
 )
 STATUS_OK = 0
+STATUS_LONGER = 6  # full, while the data go on: the host looks at the rest
 
 Encoder = Callable[[np.ndarray], bytes]
 
@@ -763,7 +764,7 @@ def sanitize(arguments: argparse.Namespace) -> int:
                 due = codec.decoded(stream, sizes[i])
                 sound = due is not None and len(due) >= sizes[i]
                 right = sound and batch.tile(i) == due[: sizes[i]]
-                passed = status[i] == STATUS_OK
+                passed = status[i] == STATUS_OK or (status[i] == STATUS_LONGER and sound)
                 # Damage that the host does not notice, a kernel may.
                 if not passed and i >= whole and getattr(codec, "stricter", False):
                     continue

@@ -388,7 +388,11 @@ impl<'a> Reading<'a> {
         }
         let items: Vec<Item> = refused.iter().map(|item| Item { way: Way::Host, ..*item }).collect();
         let outcome = pass.run(streams, &items, &[])?;
-        failed.extend(outcome.failed);
+        for (job, error) in outcome.failed {
+            // Threads come upon damaged tiles in any order: the first in the image is the one to name.
+            let first = items.iter().filter(|item| item.job == job).find_map(|item| self.on_host(item).err());
+            failed.insert(job, first.unwrap_or(error));
+        }
         self.stop_at_first(failed)?;
         let mut by_codec: BTreeMap<&str, usize> = BTreeMap::new();
         for item in &items {

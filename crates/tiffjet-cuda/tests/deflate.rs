@@ -530,8 +530,8 @@ fn damage_is_never_taken_for_pixels() {
     let outcomes = check(&cases, &[0, 41]);
     let refused = outcomes.iter().filter(|(status, _)| *status != OK).count();
     assert!(refused > 250 && refused < outcomes.len(), "{refused} of {} refused", outcomes.len());
-    // What the host reads and the kernel leaves to it is rare.
-    let left =
-        cases.iter().zip(&outcomes).filter(|(case, o)| o.0 != OK && host(&case.encoded, case.size).is_ok()).count();
+    // What the host reads and the kernel leaves to it is rare, but for what goes on.
+    let left = cases.iter().zip(&outcomes).filter(|(_, (status, _))| ![OK, LONGER].contains(status));
+    let left = left.filter(|(case, _)| host(&case.encoded, case.size).is_ok()).count();
     assert!(left <= 20, "{left} good tiles refused");
 }

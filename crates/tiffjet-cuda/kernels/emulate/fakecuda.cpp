@@ -157,7 +157,6 @@ static thread_local int depth = 0;
 API cuCtxPushCurrent_v2(Handle) { BEGIN(cuCtxPushCurrent_v2); ++depth; return OK; }
 API cuCtxGetDevice(int* device) { *device = 0; return depth ? OK : 201; }
 API cuCtxPopCurrent_v2(Handle* context) { *context = (Handle)1; if (!depth) return 201; --depth; return OK; }
-API cuCtxGetDevice(int* device) { *device = 0; return depth ? OK : 201; }
 
 // What a thread without a context is told.
 #define CURRENT(call) \
