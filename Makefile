@@ -14,7 +14,7 @@ BUILD := build
 # variable would make zstd's build script take the library of the system instead, of whatever version it has.
 unexport ZSTD_SYS_USE_PKG_CONFIG
 
-.PHONY: help demo test test-python wheel judge round-trip check fmt clippy rules doc kernels kernels-check clean
+.PHONY: help demo test test-python test-gpu wheel judge round-trip check fmt clippy rules doc kernels kernels-check clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -35,6 +35,11 @@ test: ## every test that can run on this machine
 
 test-python: ## the Python suite alone, from the wheel in fresh environments, on every Python from 3.11 on
 	$(PYTHON) -B scripts/test_python.py
+
+test-gpu: ## what needs a GPU: the suite of backends, damaged tiles, and the installed Python package on it
+	$(CARGO) run --release --locked --quiet --package tiffjet-cuda --example conformance
+	$(CARGO) run --release --locked --quiet --package tiffjet-cuda --example hostile
+	TIFFJET_TEST_CUDA=1 $(PYTHON) -m pytest -q python/tests/test_cuda.py
 
 wheel: ## build/wheels/tiffjet-*.whl, for every Python from 3.11 on
 	$(PYTHON) -m venv $(BUILD)/wheel-venv

@@ -1,9 +1,15 @@
 """What all tests share: small files made by the package itself, in a folder of their own."""
 
-import numpy
-import pytest
+import os
 
-import tiffjet
+# Where there is a GPU, `auto` would take it, and these tests are about the rest; test_cuda.py is run by `make test-gpu`.
+if not os.environ.get("TIFFJET_TEST_CUDA"):
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+import numpy  # noqa: E402
+import pytest  # noqa: E402
+
+import tiffjet  # noqa: E402
 
 GRID = (10.0, 0.0, 500000.0, 0.0, -10.0, 6000000.0)
 
@@ -33,4 +39,4 @@ def cog(pixels, folder):
 
 def read(path, **options):
     """All pixels as a NumPy array."""
-    return numpy.asarray(tiffjet.open(path).read(**options))
+    return numpy.asarray(tiffjet.open(path).read(**{"device": "cpu", **options}))

@@ -12,7 +12,7 @@ import tiffjet
 
 @pytest.fixture
 def tensor(cog):
-    return tiffjet.open(cog).read()
+    return tiffjet.open(cog).read(device="cpu")
 
 
 def test_numpy_shares_the_memory(tensor, pixels):
@@ -97,11 +97,11 @@ def test_what_consumers_may_ask(tensor):
 
 
 def test_memory_lives_as_long_as_somebody_uses_it(cog, pixels):
-    array = numpy.from_dlpack(tiffjet.open(cog).read())
-    view = memoryview(tiffjet.open(cog).read())
+    array = numpy.from_dlpack(tiffjet.open(cog).read(device="cpu"))
+    view = memoryview(tiffjet.open(cog).read(device="cpu"))
     gc.collect()
     # Memory that was let go would be taken by these.
-    others = [tiffjet.open(cog).read(bands=[3, 2, 1]) for _ in range(3)]
+    others = [tiffjet.open(cog).read(bands=[3, 2, 1], device="cpu") for _ in range(3)]
     assert (array == pixels).all() and (numpy.asarray(view) == pixels).all() and len(others) == 3
 
 
@@ -113,21 +113,21 @@ def test_a_capsule_that_nobody_takes_lets_go(cog):
             return int(statm.read().split()[1]) * 4096
 
     for _ in range(20):
-        image.read().__dlpack__()
+        image.read(device="cpu").__dlpack__()
     before = resident()
     for _ in range(300):
-        image.read().__dlpack__(max_version=(1, 0))
+        image.read(device="cpu").__dlpack__(max_version=(1, 0))
     assert resident() - before < 100 * 3780000
 
 
 def test_the_deleter_may_be_called_from_any_thread(cog, pixels):
-    arrays = [numpy.from_dlpack(tiffjet.open(cog).read()) for _ in range(8)]
+    arrays = [numpy.from_dlpack(tiffjet.open(cog).read(device="cpu")) for _ in range(8)]
     threads = [threading.Thread(target=arrays.pop) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert not arrays and (numpy.asarray(tiffjet.open(cog).read()) == pixels).all()
+    assert not arrays and (numpy.asarray(tiffjet.open(cog).read(device="cpu")) == pixels).all()
 
 
 def test_memory_of_others_becomes_a_tensor():

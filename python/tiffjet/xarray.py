@@ -136,7 +136,7 @@ class Pixels(BackendArray):
 
     def _mask(self, image: Image, data: Any, bands: list[int], window: Any) -> Any:
         """NaN where there are no data: by the file's mask, else by nodata, else by the alpha band, as GDAL has it."""
-        promoted = data.astype(_promoted(image.dtype), copy=not data.flags.writeable)
+        promoted = data.astype(_promoted(image.dtype), copy=not getattr(data.flags, "writeable", True))
         if image.levels[self.level].has_mask:
             promoted[:, self._invalid(image, window, data)] = numpy.nan
             return promoted
