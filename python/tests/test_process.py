@@ -49,7 +49,8 @@ def test_ctrl_c_ends_a_long_call(folder, job):
     rng = numpy.random.default_rng(0)
     tiffjet.to_geotiff(rng.integers(0, 255, (4096, 4096), "uint8"), "large.tif", compression="lzma", tile_size=256)
     code = """
-        import numpy, sys, time, tiffjet
+        import numpy, signal, sys, time, tiffjet
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job inherits it ignored
         image = tiffjet.open("large.tif")
         data = numpy.asarray(image.read(window=((0, 512), (0, 4096))))
         data = numpy.concatenate([data] * 32, axis=1)
