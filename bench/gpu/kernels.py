@@ -243,6 +243,16 @@ def nvcomp(codec: str, batch: Batch, backend: int, places: np.ndarray, sizes: np
     return Launch("nvCOMP", False, go, f"scratch {need.value}")
 
 
+def chosen_of(table: list[tuple[int, int, int]], batch: Batch) -> int:
+    """The rule of kernels/*_launch.h: which line of a table of threads, blocks and shared bytes is launched."""
+    device, largest, best = cp.cuda.Device().attributes, int(batch.out_bytes.max()), 0
+    for i, (threads, blocks, shared) in enumerate(table):
+        resident = batch.count <= device["MultiProcessorCount"] * blocks
+        if resident and largest >= 32 * threads and shared <= device["MaxSharedMemoryPerBlockOptin"]:
+            best = i
+    return best
+
+
 class Deflate:
     name = "deflate"
 
@@ -265,15 +275,6 @@ class Deflate:
         except zlib.error:
             return None
 
-    def chosen(self, count: int, largest: int) -> int:
-        device = cp.cuda.Device().attributes
-        best = 0
-        for i, (threads, blocks, shared) in enumerate(self.table):
-            resident = count <= device["MultiProcessorCount"] * blocks
-            if resident and largest >= 32 * threads and shared <= device["MaxSharedMemoryPerBlockOptin"]:
-                best = i
-        return best
-
     def launches(self, batch: Batch) -> Iterator[Launch]:
         self.module = self.module or load(self.name)
         yield from self.launches_of(self.module, "", batch)
@@ -281,7 +282,7 @@ class Deflate:
             yield from self.launches_of(module, " " + title, batch)
 
     def launches_of(self, module, title: str, batch: Batch) -> Iterator[Launch]:
-        chosen = self.chosen(batch.count, int(batch.out_bytes.max()))
+        chosen = chosen_of(self.table, batch)
         for i, (threads, _, shared) in enumerate(self.table):
             kernel = module.get_function(f"deflate_{threads}")
             kernel.max_dynamic_shared_size_bytes = shared
@@ -328,18 +329,9 @@ class Zstd:
         except (RuntimeError, ValueError, zstandard.ZstdError if zstandard else RuntimeError):
             return None
 
-    def chosen(self, count: int, largest: int) -> int:
-        device = cp.cuda.Device().attributes
-        best = 0
-        for i, (threads, blocks, shared) in enumerate(self.table):
-            resident = count <= device["MultiProcessorCount"] * blocks
-            if resident and largest >= 32 * threads and shared <= device["MaxSharedMemoryPerBlockOptin"]:
-                best = i
-        return best
-
     def launches(self, batch: Batch) -> Iterator[Launch]:
         self.module = self.module or load(self.name)
-        chosen = self.chosen(batch.count, int(batch.out_bytes.max()))
+        chosen = chosen_of(self.table, batch)
         slots = int((batch.out_bytes // 1024 + 4).sum())
         units = int((batch.out_bytes // 6 + 1).sum()) + 3 * slots
         need = 64 + 16 * batch.count + 96 * slots + 16 * ((slots + 1) // 2) + 16 * units

@@ -1,10 +1,10 @@
 //! A read on the device: ways, groups, launches, the one wait, and what becomes of tiles that the device refuses.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tiffjet::backend::common_bytes;
+use tiffjet::backend::{changed, common_bytes};
 use tiffjet::plan::{self, Costs};
 use tiffjet::{Error, Fallback, ReadJob, ReadOptions, Report, Result, decode_tile};
 
@@ -322,7 +322,8 @@ impl<'a> Reading<'a> {
         let outcome = pass.run(streams, &self.items, &self.rects);
         let refused = statuses.read(streams);
         // First of all: where a file changed, damage is no news.
-        let mut failed = self.unchanged()?;
+        let mut failed = changed(self.jobs);
+        self.stop_at_first(&mut failed)?;
         let outcome = outcome?;
         for (job, error) in outcome.failed {
             failed.entry(job).or_insert(error);
@@ -344,19 +345,6 @@ impl<'a> Reading<'a> {
             Some(first) if self.options.fill_failed.is_none() => Err(first.remove()),
             _ => Ok(()),
         }
-    }
-
-    fn unchanged(&self) -> Result<BTreeMap<usize, Error>> {
-        let mut failed = BTreeMap::new();
-        let mut asked: HashMap<*const u8, Option<Error>> = HashMap::new();
-        for (job, ReadJob { source, .. }) in self.jobs.iter().enumerate() {
-            let address = std::ptr::from_ref(*source).cast::<u8>();
-            if let Some(error) = asked.entry(address).or_insert_with(|| source.unchanged().err()) {
-                failed.insert(job, error.clone());
-            }
-        }
-        self.stop_at_first(&mut failed)?;
-        Ok(failed)
     }
 
     /// The host decides over tiles that the device refused: it gives their pixels, or the error that users see.

@@ -2,38 +2,15 @@
 
 mod emulated;
 
+use emulated::status::{CHECKSUM, DAMAGED, FOREIGN, INPUT, LONGER, OK};
+use emulated::streams::Random;
 use emulated::{Case, Emulated, Outcome};
 use libdeflater::{CompressionLvl, Compressor};
 use tiffjet::codec::{self, Encoded, TileFormat};
 use tiffjet::{Cause, DType};
 use zlib_rs::{Deflate, DeflateConfig, DeflateFlush, Strategy};
 
-const OK: u32 = 0;
-const INPUT: u32 = 1;
-const DAMAGED: u32 = 2;
-const CHECKSUM: u32 = 3;
-const FOREIGN: u32 = 5;
-const LONGER: u32 = 6;
-
-/// Numbers that are the same everywhere.
-struct Random(u64);
-
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
-    }
-
-    fn bytes(&mut self, n: usize) -> Vec<u8> {
-        (0..n).map(|_| self.next() as u8).collect()
-    }
-
     /// About a bell curve, as differences of neighbouring pixels are.
     fn bell(&mut self, n: usize) -> Vec<u8> {
         (0..n).map(|_| (0..6).fold(0u8, |sum, _| sum.wrapping_add(self.below(9) as u8)).wrapping_sub(24)).collect()

@@ -36,7 +36,7 @@ fn packets(random: &mut Random, count: usize, runs: usize) -> Case {
 }
 
 fn good() -> Vec<Case> {
-    let mut random = Random::new(4);
+    let mut random = Random(4);
     let mut cases = Vec::new();
     for (seed, len) in [(1, 1), (2, 2), (3, 300), (4, 5000), (5, 40_000)] {
         for plain in samples(len, seed) {
@@ -63,7 +63,7 @@ fn what_writers_make_is_decoded() {
 #[test]
 fn a_piece_may_begin_and_end_anywhere() {
     // Packets of all lengths around the end of a piece of 4096 bytes.
-    let mut random = Random::new(1);
+    let mut random = Random(1);
     let mut cases = Vec::new();
     for before in 3900..4100 {
         let mut encoded = vec![128; before];

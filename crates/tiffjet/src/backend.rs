@@ -1,5 +1,6 @@
 //! Where pixels are decoded and encoded.
 
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use crate::dtype::DType;
@@ -76,6 +77,19 @@ pub fn common_bytes(jobs: &[ReadJob<'_>]) -> Result<usize> {
     let (shape, dtype) = common_shape(jobs)?;
     let bytes = shape.iter().try_fold(dtype.size(), |a, &n| a.checked_mul(n)).and_then(|n| n.checked_mul(jobs.len()));
     bytes.ok_or_else(|| Error::limit(jobs[0].source.name(), "bytes of pixels in one read", u64::MAX, isize::MAX as u64))
+}
+
+/// The windows whose source is no longer what was opened, by their place in the list. Every source is asked once.
+pub fn changed(jobs: &[ReadJob<'_>]) -> BTreeMap<usize, Error> {
+    let mut asked: HashMap<*const u8, Option<Error>> = HashMap::new();
+    let mut changed = BTreeMap::new();
+    for (i, job) in jobs.iter().enumerate() {
+        let address = std::ptr::from_ref(job.source).cast::<u8>();
+        if let Some(error) = asked.entry(address).or_insert_with(|| job.source.unchanged().err()) {
+            changed.insert(i, error.clone());
+        }
+    }
+    changed
 }
 
 /// Rows of one level to encode.

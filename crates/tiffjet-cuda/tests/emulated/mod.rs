@@ -19,6 +19,16 @@ pub struct Case {
     pub size: usize,
 }
 
+/// What becomes of a tile, as in `kernels/abi.h`.
+pub mod status {
+    pub const OK: u32 = 0;
+    pub const INPUT: u32 = 1;
+    pub const DAMAGED: u32 = 2;
+    pub const CHECKSUM: u32 = 3;
+    pub const FOREIGN: u32 = 5;
+    pub const LONGER: u32 = 6;
+}
+
 /// Status (0 is good) and the bytes of the tile.
 pub type Outcome = (u32, Vec<u8>);
 

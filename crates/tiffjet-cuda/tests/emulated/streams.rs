@@ -5,29 +5,29 @@ use tiffjet::codec::{Encoded, Plain, Settings, TileFormat, find};
 
 use super::{Case, Emulated};
 
-/// xorshift64.
-pub struct Random(u64);
+/// Numbers that are the same everywhere; begun with any but 0.
+pub struct Random(pub u64);
 
 impl Random {
-    pub fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    pub fn below(&mut self, end: usize) -> usize {
+    pub fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        ((self.0 >> 24) % end.max(1) as u64) as usize
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11
+    }
+
+    pub fn below(&mut self, end: usize) -> usize {
+        (self.next() % end.max(1) as u64) as usize
     }
 
     pub fn bytes(&mut self, len: usize) -> Vec<u8> {
-        (0..len).map(|_| self.below(256) as u8).collect()
+        (0..len).map(|_| self.next() as u8).collect()
     }
 }
 
 /// Noise, few symbols, runs, zeros, a gradient, text: `len` bytes of each.
 pub fn samples(len: usize, seed: u64) -> Vec<Vec<u8>> {
-    let mut random = Random::new(seed);
+    let mut random = Random(seed | 1 << 32);
     let noise = random.bytes(len);
     let few = (0..len).map(|_| [0, 0, 1, 255, 3][random.below(5)]).collect();
     let mut runs = Vec::with_capacity(len + 300);
@@ -61,7 +61,7 @@ pub fn decode(compression: u16, encoded: &[u8], size: usize) -> Option<Vec<u8>> 
 
 /// Cuts, flips and overwrites streams, and makes some up.
 pub fn damaged(good: &[Case], count: usize, seed: u64) -> Vec<Case> {
-    let mut random = Random::new(seed);
+    let mut random = Random(seed | 1 << 32);
     (0..count)
         .map(|i| {
             let Case { encoded, size } = &good[random.below(good.len())];

@@ -1,7 +1,7 @@
 //! Runs of tiles spread over the threads.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io::IoSliceMut;
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use rayon::ThreadPool;
 use super::canvas::Canvas;
 use super::tile;
 use super::unpack::{self, Unpack};
-use crate::backend::{ReadJob, ReadOptions, common_bytes};
+use crate::backend::{ReadJob, ReadOptions, changed, common_bytes};
 use crate::codec::{Cause, Encoded, reverse_bits};
 use crate::error::{Error, Result};
 use crate::interrupt::wanted;
@@ -52,7 +52,12 @@ pub(super) fn read(pool: &ThreadPool, jobs: &[ReadJob<'_>], out: &mut [u8], opti
     let fill = options.fill_failed.as_deref();
     let outcome = run_all(pool, &readers, &runs, workers, fill.is_some());
     // First of all: where the file changed, damage is no news.
-    let mut failures = unchanged(jobs, fill.is_some())?;
+    let mut failures = changed(jobs);
+    if fill.is_none()
+        && let Some((_, error)) = failures.pop_first()
+    {
+        return Err(error);
+    }
     let (mut report, failed) = outcome?;
     drop(readers);
     failures.extend(failed);
@@ -68,24 +73,6 @@ pub(super) fn read(pool: &ThreadPool, jobs: &[ReadJob<'_>], out: &mut [u8], opti
 
 /// The first error of each window that could not be read.
 type Failures = BTreeMap<usize, Error>;
-
-/// Asks every source whether it is still what was opened.
-fn unchanged(jobs: &[ReadJob<'_>], keep_going: bool) -> Result<Failures> {
-    let mut failures = Failures::new();
-    let mut asked = HashMap::new();
-    for (i, job) in jobs.iter().enumerate() {
-        let address = std::ptr::from_ref(job.source).cast::<u8>();
-        let changed = *asked.entry(address).or_insert_with(|| job.source.unchanged().is_err());
-        if changed {
-            // Asked again for an error of its own.
-            match job.source.unchanged() {
-                Err(error) if keep_going => drop(failures.insert(i, error)),
-                outcome => outcome?,
-            }
-        }
-    }
-    Ok(failures)
-}
 
 /// Sets all values to one.
 fn fill_with(pixels: &mut [u8], value: &[u8]) {
