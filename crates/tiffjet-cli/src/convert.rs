@@ -88,7 +88,7 @@ impl Convert {
         let piece = pieces(image, window, shape, self.piece_bytes())?.rows().min(shape[1] as u32);
         let row_bytes = (shape[0] as u64).saturating_mul(shape[2] as u64).saturating_mul(image.dtype().size() as u64);
         let held = u64::from(piece).saturating_mul(row_bytes).saturating_mul(2);
-        options.memory = self.memory.saturating_sub(held).max(self.memory / 4);
+        options.memory = Some(self.memory.saturating_sub(held).max(self.memory / 4));
         self.choices.apply(&mut options);
         carry::carry(image, window, &self.choices, &mut options)?;
         Ok(options)

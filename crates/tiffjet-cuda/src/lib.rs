@@ -16,9 +16,10 @@ mod storage;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tiffjet::backend::{EncodeJob, common_shape};
+use tiffjet::backend::common_shape;
 use tiffjet::{
-    Backend, Cpu, Destination, EncodedRows, Error, OverviewPlan, ReadJob, ReadOptions, Reducer, Report, Result, Tensor,
+    Backend, Cpu, Destination, Emit, EncodeJob, Error, Pipeline, ReadJob, ReadOptions, Report, Result, Tensor,
+    WritePlan,
 };
 
 pub use decode::{Phases, Settings};
@@ -170,16 +171,11 @@ impl Backend for Cuda {
         }
     }
 
-    fn encode(&self, job: &EncodeJob<'_>, emit: &mut (dyn FnMut(EncodedRows) -> Result<()> + Send)) -> Result<()> {
-        // Rows are in memory of the host, and so are the codecs.
+    fn pipeline(&self, name: &Arc<str>, plan: &Arc<WritePlan>) -> Result<Box<dyn Pipeline>> {
+        Cpu::shared()?.pipeline(name, plan)
+    }
+
+    fn encode(&self, job: &EncodeJob<'_>, emit: &mut Emit<'_>) -> Result<()> {
         Cpu::shared()?.encode(job, emit)
-    }
-
-    fn parallelism(&self) -> usize {
-        Cpu::shared().map_or(1, |cpu| cpu.threads())
-    }
-
-    fn reducer(&self, plan: &OverviewPlan) -> Result<Box<dyn Reducer>> {
-        Cpu::shared()?.reducer(plan)
     }
 }

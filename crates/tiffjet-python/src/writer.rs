@@ -126,7 +126,7 @@ impl Writer {
             let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
             inner.ok_or_else(|| self.closed())?.finish()
         })?;
-        let tiffjet::Written { bytes, big, levels, tiles, absent } = written;
+        let tiffjet::Written { bytes, big, levels, tiles, absent, .. } = written;
         Ok(Written { name: self.name.clone(), size: bytes, bigtiff: big, levels, tiles, absent })
     }
 
@@ -222,7 +222,7 @@ impl Options {
             "mask" => options.mask = value.extract()?,
             "photometric" => options.photometric = Some(value.extract()?),
             "colormap" => options.colour_map = Some(value.extract()?),
-            "memory" => options.memory = value.extract()?,
+            "memory" => options.memory = Some(value.extract()?),
             "transform" => self.geo.transform = Some(value.extract::<[f64; 6]>()?),
             "crs" => self.crs = Some(Crs::parse(value)?),
             "gcps" => self.geo.gcps = gcps(value)?,

@@ -22,7 +22,7 @@ pub mod tiff;
 pub mod validate;
 mod writer;
 
-pub use backend::{Backend, Destination, EncodedRows, Fallback, ReadJob, ReadOptions, Reducer};
+pub use backend::{Backend, Destination, Emit, EncodeJob, EncodedRows, Fallback, Pipeline, ReadJob, ReadOptions};
 pub use cpu::{Cpu, decode_tile};
 pub use dtype::{ByteOrder, DType, SampleKind};
 pub use error::{Cause, Error, Result};
@@ -32,7 +32,7 @@ pub use interrupt::{interruptible, wanted};
 pub use layout::Layout;
 pub use limits::Limits;
 pub use plan::{Frame, LevelPlan, OverviewPlan, ReadPlan, Resampling, Window, WritePlan};
-pub use rows::{NewRows, RowsBuf, RowsView};
+pub use rows::{DeviceMask, DeviceRows, NewRows, Rows, RowsBuf, RowsView};
 pub use tensor::{Device, DeviceMemory, HostBuffer, Report, Storage, Tensor};
 pub use writer::{BigTiff, Blocks, Overviews, Prediction, WriteOptions, Writer, Written};
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::backend::Fallback;
 use crate::codec::{self, CODECS, Chroma, Codec, Plain, Settings, TileFormat, Unit};
 use crate::dtype::{ByteOrder, DType, SampleKind};
 use crate::error::{Error, Result};
@@ -20,6 +21,10 @@ const LOG_LUV: u16 = 32845;
 
 /// Pixels of a strip whose height is not given, in bytes.
 const STRIP: u64 = 256 << 10;
+/// Memory of the host for a writer that was told nothing.
+const MEMORY: u64 = 256 << 20;
+/// The part of it in which compressed tiles wait.
+const SPOOLED: u64 = 8;
 /// The largest tile: readers refuse larger ones.
 const LARGEST_TILE: u64 = 1 << 30;
 /// The most tiles of one level: what is kept of each must fit into memory, and GDAL reads no more.
@@ -132,8 +137,10 @@ pub struct WritePlan {
     pub big: BigTiff,
     /// Written instead of NaN.
     pub nan: Option<Vec<u8>>,
-    /// Bytes that the writer may use.
-    pub memory: u64,
+    /// Bytes that the writer may use; as the backend sees fit where it is not said.
+    pub memory: Option<u64>,
+    /// Whether another route than the backend's own will do.
+    pub fallback: Fallback,
     /// Fields of the first directory alone.
     carried: Vec<Field>,
     /// Fields of every level.
@@ -146,6 +153,16 @@ impl WritePlan {
     /// Checks what the user chose.
     pub fn new(name: &Arc<str>, options: &WriteOptions) -> Result<Self> {
         Planner { name, options }.plan()
+    }
+
+    /// Bytes in which compressed tiles may wait before they go to a file.
+    pub fn spool_memory(&self) -> u64 {
+        self.memory.unwrap_or(MEMORY) / SPOOLED
+    }
+
+    /// Bytes of the host for rows and what they are encoded to.
+    pub fn rows_memory(&self) -> u64 {
+        self.memory.unwrap_or(MEMORY) - self.spool_memory()
     }
 
     /// Level `level`, or its mask.
@@ -347,6 +364,7 @@ impl Planner<'_> {
             big: options.big,
             nan: nodata.filter(|_| options.nan_to_nodata && options.dtype.is_float() && !options.dtype.is_complex()),
             memory: options.memory,
+            fallback: options.fallback,
             carried: self.carried()?,
             shared: self.shared(bits)?,
             nested: self.nested()?,

@@ -20,7 +20,6 @@ use std::sync::Arc;
 use rayon::ThreadPool;
 use rayon::prelude::*;
 
-use crate::backend::Reducer;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::plan::{OverviewPlan, Resampling};
@@ -31,6 +30,16 @@ use sample::{Half, Sample};
 const BLOCK: usize = 16;
 /// Bytes made by a push below which sharing the work costs more than it brings.
 const SMALL: usize = 128 << 10;
+
+/// Makes the rows of a level from those of the level above, as they pass. It keeps only the rows it still needs.
+pub(super) trait Reducer: Send {
+    /// Takes the next rows of the level above, any number of them, and appends the rows of this level that are
+    /// complete to `out`. What it gives in all must not depend on how the rows were cut.
+    fn push(&mut self, rows: &RowsView<'_>, out: &mut RowsBuf) -> Result<()>;
+
+    /// There are no more rows above: appends what is left. In all it has given as many rows as the plan says.
+    fn finish(&mut self, out: &mut RowsBuf) -> Result<()>;
+}
 
 /// The reducer of a plan, which shares its work among the threads of a pool.
 pub(super) fn reducer(plan: &OverviewPlan, pool: Arc<ThreadPool>) -> Result<Box<dyn Reducer>> {
