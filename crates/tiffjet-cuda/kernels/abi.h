@@ -124,3 +124,23 @@ struct CollectCopy {
     u32 pad;
     u8 nan_value[16];
 };
+
+// What decides how long tiles are in the file; an array of each, of which `statuses` and `differs` may be null.
+struct Lengths {
+    const u64* sizes;       // of compressed tiles
+    const int32_t* statuses;  // anything but 0: not compressed
+    const u32* differs;     // 0: left out of the file
+    u32 extra;              // bytes of the frame of a tile
+    u32 pad;
+};
+
+// Where compressed tiles go, one right behind the other. Tile i goes to `out` + offsets[i] - offsets[first]; one that
+// would end behind `room` is not written.
+struct Blob {
+    const u64* lengths;
+    const u64* offsets;
+    u8* out;
+    u64 room;
+    u32 first;  // the tiles of a launch
+    u32 count;
+};

@@ -30,15 +30,6 @@ template <int SIZE, int WORDS> DEVICE void subtract(u32 (&words)[WORDS], const u
     }
 }
 
-// Ones for those bytes of a word at `place` that lie in 0..end.
-DEVICE u32 bytes_inside(int64_t place, int64_t end) {
-    if (place <= -4 || place >= end) return 0;
-    u32 mask = ~0u;
-    if (place < 0) mask <<= 8 * (u32)-place;
-    if (end - place < 4) mask &= (1u << 8 * (u32)(end - place)) - 1;
-    return mask;
-}
-
 // One value where floats are NaN.
 template <int SIZE> struct NanValue {
     bool wanted;
@@ -108,27 +99,6 @@ template <int SIZE> struct Packing {
     // Four bytes of the absent value, repeated.
     __device__ __forceinline__ u32 word(int which) const { return (u32)little(format.absent_value + 4 * which, 4); }
 };
-
-// Stores the bytes of words that lie in 0..end of a row.
-template <int WORDS> DEVICE void store_words(u8* row, int64_t from, int64_t end, const u32 (&words)[WORDS]) {
-    u8* at = row + from;
-    if (from >= 0 && from + 4 * WORDS <= end && (address_of(at) & 3) == 0) {
-        if (WORDS % 4 == 0 && (address_of(at) & 15) == 0) {
-#pragma unroll
-            for (int i = 0; i + 3 < WORDS; i += 4) {
-                *(Quad*)(at + 4 * i) = Quad{words[i], words[i + 1], words[i + 2], words[i + 3]};
-            }
-        } else {
-#pragma unroll
-            for (int i = 0; i < WORDS; ++i) *(u32*)(at + 4 * i) = words[i];
-        }
-        return;
-    }
-#pragma unroll
-    for (int i = 0; i < 4 * WORDS; ++i) {
-        if (from + i >= 0 && from + i < end) at[i] = (u8)(words[i / 4] >> 8 * (i % 4));
-    }
-}
 
 // Zeros, for rows below the image.
 DEVICE void store_zeros(u8* row, u64 bytes, u32 lane) {

@@ -1,7 +1,7 @@
 //! How the kernels of writing are launched.
 
 use super::Kernels;
-use super::write::{PackFormat, PackTile, Strided, collect_copy};
+use super::write::{Blob, Lengths, PackFormat, PackTile, Strided, collect_copy};
 use crate::ffi::driver::{Argument, Arguments, Failure, Shape, Stream};
 
 /// Threads of a block where warps work for themselves.
@@ -68,4 +68,59 @@ impl Kernels {
         }
         Ok(())
     }
+
+    /// Makes the Adler-32 of plain tiles: arrays of their addresses, each aligned to 16 bytes, and of their bytes.
+    pub fn adler(&self, stream: &Stream, tiles: u64, bytes: u64, count: u32, sums: u64) -> Result<(), Failure> {
+        let function = self.function("frame", "adler", shared::ADLER)?;
+        let shape = Shape { grid: (count, 1), block: BLOCK, shared: shared::ADLER };
+        function.launch(shape, stream, &[&tiles as &dyn Arguments, &bytes, &count, &sums])
+    }
+
+    /// Makes the lengths of tiles in the file, all ones for a tile that was not compressed, and their sums, one more than
+    /// there are tiles.
+    pub fn offsets(
+        &self,
+        stream: &Stream,
+        from: &Lengths,
+        count: u32,
+        lengths: u64,
+        offsets: u64,
+    ) -> Result<(), Failure> {
+        let function = self.function("frame", "offsets", shared::OFFSETS)?;
+        let shape = Shape { grid: (1, 1), block: 1024, shared: shared::OFFSETS };
+        let from = Argument::new(from.bytes());
+        function.launch(shape, stream, &[&from as &dyn Arguments, &count, &lengths, &offsets])
+    }
+
+    /// Puts compressed tiles, whose addresses stand at `payloads`, one behind the other. None is longer than `longest`.
+    /// With the Adler-32s at `sums` they become zlib streams; 0 leaves them as they are.
+    pub fn gather(&self, stream: &Stream, payloads: u64, longest: u64, sums: u64, blob: &Blob) -> Result<(), Failure> {
+        let function = self.function("frame", "gather", 0)?;
+        let per_tile = pieces(longest, 16384)?;
+        let shape = Shape { grid: (blocks(blob.count, per_tile)?, 1), block: BLOCK, shared: 0 };
+        let blob = Argument::new(blob.bytes());
+        function.launch(shape, stream, &[&payloads as &dyn Arguments, &sums, &per_tile, &blob])
+    }
+}
+
+/// Shared memory of blocks, as the headers of the kernels have it; a test compares.
+pub mod shared {
+    /// Of `adler`.
+    pub const ADLER: u32 = 64;
+    /// Of `offsets`.
+    pub const OFFSETS: u32 = 256;
+}
+
+/// Pieces of so many bytes that the longest tile has.
+fn pieces(longest: u64, piece: u64) -> Result<u32, Failure> {
+    u32::try_from(longest.div_ceil(piece).max(1)).map_err(|_| too_large())
+}
+
+/// Blocks of a grid.
+fn blocks(count: u32, each: u32) -> Result<u32, Failure> {
+    count.checked_mul(each).filter(|&blocks| blocks <= i32::MAX as u32).ok_or_else(too_large)
+}
+
+fn too_large() -> Failure {
+    Failure { call: "launching", code: 0, reason: "more blocks than a grid has".into() }
 }

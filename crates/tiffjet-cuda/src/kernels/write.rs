@@ -184,3 +184,53 @@ impl PackFormat {
         self.samples.checked_sub(2).and_then(|n| names.get(n as usize)).copied().unwrap_or(PACK_ANY)
     }
 }
+
+/// What decides how long tiles are in the file: an array of each.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Lengths {
+    /// `u64`, of compressed tiles.
+    pub sizes: u64,
+    /// `i32`, anything but 0 for a tile that was not compressed; 0 for no array.
+    pub statuses: u64,
+    /// `u32`, 0 for a tile that is left out; 0 for no array.
+    pub differs: u64,
+    /// Bytes that the frame of a tile adds.
+    pub extra: u32,
+}
+
+impl Lengths {
+    /// As a kernel gets it.
+    pub fn bytes(&self) -> [u8; 32] {
+        let mut out = Vec::new();
+        longs(&mut out, [self.sizes, self.statuses, self.differs]);
+        words(&mut out, [self.extra, 0]);
+        exactly(&out)
+    }
+}
+
+/// Where compressed tiles go, one right behind the other.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Blob {
+    /// `u64`, made by `Kernels::offsets`.
+    pub lengths: u64,
+    /// `u64`, likewise, one more than there are tiles.
+    pub offsets: u64,
+    /// Tile i goes to this address + `offsets[i]` - `offsets[first]`.
+    pub out: u64,
+    /// A tile that would end behind so many bytes is not written.
+    pub room: u64,
+    /// First of the tiles that are written.
+    pub first: u32,
+    /// How many.
+    pub count: u32,
+}
+
+impl Blob {
+    /// As a kernel gets it.
+    pub fn bytes(&self) -> [u8; 40] {
+        let mut out = Vec::new();
+        longs(&mut out, [self.lengths, self.offsets, self.out, self.room]);
+        words(&mut out, [self.first, self.count]);
+        exactly(&out)
+    }
+}
