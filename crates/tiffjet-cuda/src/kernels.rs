@@ -2,6 +2,11 @@
 //!
 //! The structs mirror `kernels/abi.h`, field by field; a test lets C++ read what they write.
 
+#[allow(dead_code)] // the writer takes them
+mod launch;
+#[allow(dead_code)] // likewise
+pub mod write;
+
 use std::collections::HashMap;
 use std::io::Read;
 use std::sync::{Mutex, PoisonError};

@@ -1,0 +1,126 @@
+//! How the kernels of writing are launched.
+
+use super::Kernels;
+use super::write::{Blob, Lengths, PackFormat, PackTile, Strided, collect_copy};
+use crate::ffi::driver::{Argument, Arguments, Failure, Shape, Stream};
+
+/// Threads of a block where warps work for themselves.
+const BLOCK: u32 = 256;
+/// Warps of such a block.
+const WARPS: u32 = BLOCK / 32;
+
+/// A grid of so many warps.
+fn warps(count: u32) -> Shape {
+    Shape { grid: (count.div_ceil(WARPS), 1), block: BLOCK, shared: 0 }
+}
+
+impl Kernels {
+    /// Copies bands, rows and columns of values of `size` bytes from strides to strides, which may be the same; floats
+    /// that are NaN become `nan`.
+    pub fn collect(
+        &self,
+        stream: &Stream,
+        from: &Strided,
+        to: &Strided,
+        shape: [u32; 3],
+        size: u32,
+        nan: Option<&[u8]>,
+    ) -> Result<(), Failure> {
+        /// Warps of one launch.
+        const MOST: u32 = 1 << 30;
+        let function = self.function("pack", "collect", 0)?;
+        let [bands, rows, columns] = shape;
+        let at_once = (MOST / rows.max(1)).max(1);
+        for first in (0..bands).step_by(at_once as usize) {
+            let count = at_once.min(bands - first);
+            let part = |all: &Strided| Strided {
+                address: all.address.wrapping_add_signed(all.strides[0].wrapping_mul(first.into())),
+                ..*all
+            };
+            let copy = Argument::new(collect_copy(&part(from), &part(to), [count, rows, columns], size, nan));
+            function.launch(warps(count * rows), stream, &[&copy as &dyn Arguments])?;
+        }
+        Ok(())
+    }
+
+    /// Packs tiles, whose table stands at an address. The words at `differs`, one for each tile, become 1 where not all
+    /// values are absent ones; it is not read when the format has none.
+    pub fn pack(
+        &self,
+        stream: &Stream,
+        (at, tiles): (u64, &[PackTile]),
+        format: &PackFormat,
+        differs: u64,
+    ) -> Result<(), Failure> {
+        /// Rows of a warp.
+        const ROWS: u32 = 4;
+        /// Warps of one launch.
+        const MOST: u32 = 1 << 30;
+        let function = self.function("pack", format.kernel(tiles), 0)?;
+        let tallest = tiles.iter().map(|tile| tile.rows).max().unwrap_or(0);
+        let per_tile = tallest.div_ceil(ROWS).max(1);
+        let step = (MOST / per_tile).max(1) as usize;
+        let format = Argument::new(format.bytes());
+        for (part, first) in tiles.chunks(step).zip((0u64..).step_by(step)) {
+            let (count, at, differs) = (part.len() as u32, at + first * PackTile::SIZE, differs + 4 * first);
+            let arguments: [&dyn Arguments; 5] = [&at, &count, &per_tile, &format, &differs];
+            function.launch(warps(count * per_tile), stream, &arguments)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the Adler-32 of plain tiles: arrays of their addresses, each aligned to 16 bytes, and of their bytes.
+    pub fn adler(&self, stream: &Stream, tiles: u64, bytes: u64, count: u32, sums: u64) -> Result<(), Failure> {
+        let function = self.function("frame", "adler", shared::ADLER)?;
+        let shape = Shape { grid: (count, 1), block: BLOCK, shared: shared::ADLER };
+        function.launch(shape, stream, &[&tiles as &dyn Arguments, &bytes, &count, &sums])
+    }
+
+    /// Makes the lengths of tiles in the file, all ones for a tile that was not compressed, and their sums, one more than
+    /// there are tiles.
+    pub fn offsets(
+        &self,
+        stream: &Stream,
+        from: &Lengths,
+        count: u32,
+        lengths: u64,
+        offsets: u64,
+    ) -> Result<(), Failure> {
+        let function = self.function("frame", "offsets", shared::OFFSETS)?;
+        let shape = Shape { grid: (1, 1), block: 1024, shared: shared::OFFSETS };
+        let from = Argument::new(from.bytes());
+        function.launch(shape, stream, &[&from as &dyn Arguments, &count, &lengths, &offsets])
+    }
+
+    /// Puts compressed tiles, whose addresses stand at `payloads`, one behind the other. None is longer than `longest`.
+    /// With the Adler-32s at `sums` they become zlib streams; 0 leaves them as they are.
+    pub fn gather(&self, stream: &Stream, payloads: u64, longest: u64, sums: u64, blob: &Blob) -> Result<(), Failure> {
+        let function = self.function("frame", "gather", 0)?;
+        let per_tile = pieces(longest, 16384)?;
+        let shape = Shape { grid: (blocks(blob.count, per_tile)?, 1), block: BLOCK, shared: 0 };
+        let blob = Argument::new(blob.bytes());
+        function.launch(shape, stream, &[&payloads as &dyn Arguments, &sums, &per_tile, &blob])
+    }
+}
+
+/// Shared memory of blocks, as the headers of the kernels have it; a test compares.
+pub mod shared {
+    /// Of `adler`.
+    pub const ADLER: u32 = 64;
+    /// Of `offsets`.
+    pub const OFFSETS: u32 = 256;
+}
+
+/// Pieces of so many bytes that the longest tile has.
+fn pieces(longest: u64, piece: u64) -> Result<u32, Failure> {
+    u32::try_from(longest.div_ceil(piece).max(1)).map_err(|_| too_large())
+}
+
+/// Blocks of a grid.
+fn blocks(count: u32, each: u32) -> Result<u32, Failure> {
+    count.checked_mul(each).filter(|&blocks| blocks <= i32::MAX as u32).ok_or_else(too_large)
+}
+
+fn too_large() -> Failure {
+    Failure { call: "launching", code: 0, reason: "more blocks than a grid has".into() }
+}
