@@ -101,6 +101,38 @@ impl Kernels {
         let blob = Argument::new(blob.bytes());
         function.launch(shape, stream, &[&payloads as &dyn Arguments, &sums, &per_tile, &blob])
     }
+
+    /// Makes the sizes of plain tiles as PackBits packs them. Each [`Tile`](super::Tile) has rows of `out_bytes`, and at
+    /// `output` scratch: [`packbits_scratch`]. None has more rows than `rows`.
+    pub fn packbits_sizes(
+        &self,
+        stream: &Stream,
+        tiles: u64,
+        count: u32,
+        rows: u32,
+        sizes: u64,
+    ) -> Result<(), Failure> {
+        let rows = rows.max(1);
+        let function = self.function("packbits_encode", "packbits_count", 0)?;
+        function.launch(warps(blocks(count, rows)?), stream, &[&tiles as &dyn Arguments, &count, &rows])?;
+        let function = self.function("packbits_encode", "packbits_sum", shared::PACKBITS_SUM)?;
+        let shape = Shape { grid: (count, 1), block: BLOCK, shared: shared::PACKBITS_SUM };
+        function.launch(shape, stream, &[&tiles as &dyn Arguments, &count, &sizes])
+    }
+
+    /// Packs the same tiles into a blob.
+    pub fn packbits_write(&self, stream: &Stream, tiles: u64, rows: u32, blob: &Blob) -> Result<(), Failure> {
+        let rows = rows.max(1);
+        let function = self.function("packbits_encode", "packbits_write", 0)?;
+        let shape = warps(blocks(blob.count, rows)?);
+        let blob = Argument::new(blob.bytes());
+        function.launch(shape, stream, &[&tiles as &dyn Arguments, &rows, &blob])
+    }
+}
+
+/// Bytes of scratch that PackBits needs for a tile.
+pub fn packbits_scratch(bytes: u64, row_bytes: u64) -> u64 {
+    4 * bytes.div_ceil(row_bytes.max(1))
 }
 
 /// Shared memory of blocks, as the headers of the kernels have it; a test compares.
@@ -109,6 +141,8 @@ pub mod shared {
     pub const ADLER: u32 = 64;
     /// Of `offsets`.
     pub const OFFSETS: u32 = 256;
+    /// Of `packbits_sum`.
+    pub const PACKBITS_SUM: u32 = 128;
 }
 
 /// Pieces of so many bytes that the longest tile has.

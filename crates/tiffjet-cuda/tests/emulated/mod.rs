@@ -2,6 +2,7 @@
 //! tiles from their input and give what became of them.
 #![allow(dead_code)] // every test uses a part
 
+pub mod encoders;
 pub mod streams;
 
 use std::io::Write;
