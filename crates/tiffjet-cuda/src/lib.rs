@@ -1,4 +1,5 @@
-//! The CUDA backend of tiffjet: whole batches of tiles decoded and placed in device memory.
+//! The CUDA backend of tiffjet: whole batches of tiles decoded and placed in device memory, and rows in device memory
+//! packed and encoded.
 //!
 //! Needs the NVIDIA driver alone, found at run time; without one, [`available`] says what is missing. Nothing of CUDA
 //! happens before the first [`Cuda::new`].
@@ -6,6 +7,7 @@
 mod batch;
 mod codec;
 mod decode;
+mod encode;
 mod fetch;
 mod ffi;
 mod format;
@@ -18,7 +20,7 @@ use std::sync::Arc;
 
 use tiffjet::backend::common_shape;
 use tiffjet::{
-    Backend, Cpu, Destination, Emit, EncodeJob, Error, Pipeline, ReadJob, ReadOptions, Report, Result, Tensor,
+    Backend, Destination, Emit, EncodeJob, Error, Pipeline, ReadJob, ReadOptions, Report, Result, Tensor,
     WritePlan,
 };
 
@@ -28,9 +30,10 @@ pub use memory::DeviceInfo;
 
 use ffi::driver::Driver;
 use ffi::load::{Library, Wanted};
+use ffi::nvcomp::Nvcomp;
 use memory::Gpu;
 
-/// Decodes on one GPU.
+/// Decodes and encodes on one GPU.
 #[derive(Clone)]
 pub struct Cuda {
     gpu: Arc<Gpu>,
@@ -86,13 +89,18 @@ pub fn libraries() -> Vec<LibraryInfo> {
         problem,
     };
     let found = |library: &Library| Some(library.path().to_owned());
-    vec![match driver {
+    let driver = match driver {
         Ok(driver) => {
             let (major, minor) = driver.version();
             info(ffi::driver::WANTED, found(driver.library()), Some(format!("for CUDA {major}.{minor}")), None)
         }
         Err(absence) => info(ffi::driver::WANTED, None, None, Some(absence.to_string())),
-    }]
+    };
+    let nvcomp = match Nvcomp::get() {
+        Ok(nvcomp) => info(ffi::nvcomp::WANTED, found(nvcomp.library()), Some(nvcomp.version()), None),
+        Err(missing) => info(ffi::nvcomp::WANTED, None, None, Some(missing.to_string())),
+    };
+    vec![driver, nvcomp]
 }
 
 impl Cuda {
@@ -172,10 +180,10 @@ impl Backend for Cuda {
     }
 
     fn pipeline(&self, name: &Arc<str>, plan: &Arc<WritePlan>) -> Result<Box<dyn Pipeline>> {
-        Cpu::shared()?.pipeline(name, plan)
+        Ok(Box::new(encode::Encoding::new(&self.gpu, name, plan)?))
     }
 
     fn encode(&self, job: &EncodeJob<'_>, emit: &mut Emit<'_>) -> Result<()> {
-        Cpu::shared()?.encode(job, emit)
+        encode::encode(&self.gpu, job, emit)
     }
 }

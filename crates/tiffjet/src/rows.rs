@@ -1,5 +1,7 @@
 //! Whole rows of an image on their way through the writer.
 
+use std::marker::PhantomData;
+
 use crate::dtype::DType;
 use crate::tensor::{DeviceMemory, Tensor};
 
@@ -9,7 +11,7 @@ pub enum Rows<'a> {
     /// In memory of the host.
     Host(RowsView<'a>),
     /// In memory of a device.
-    Device(DeviceRows),
+    Device(DeviceRows<'a>),
 }
 
 impl<'a> From<&RowsView<'a>> for Rows<'a> {
@@ -18,8 +20,8 @@ impl<'a> From<&RowsView<'a>> for Rows<'a> {
     }
 }
 
-impl From<&DeviceRows> for Rows<'_> {
-    fn from(rows: &DeviceRows) -> Self {
+impl<'a> From<&DeviceRows<'a>> for Rows<'a> {
+    fn from(rows: &DeviceRows<'a>) -> Self {
         Self::Device(*rows)
     }
 }
@@ -68,7 +70,7 @@ impl Rows<'_> {
 
 /// Some whole rows in memory of a device: axes (band, y, x), native byte order, any strides.
 #[derive(Debug, Clone, Copy)]
-pub struct DeviceRows {
+pub struct DeviceRows<'a> {
     memory: DeviceMemory,
     /// First value.
     address: usize,
@@ -77,6 +79,8 @@ pub struct DeviceRows {
     strides: [isize; 3],
     dtype: DType,
     mask: Option<DeviceMask>,
+    /// Whose memory it is.
+    owner: PhantomData<&'a Tensor>,
 }
 
 /// The mask of some rows: one byte a pixel, 0 where there are no data.
@@ -88,7 +92,7 @@ pub struct DeviceMask {
     pub strides: [isize; 2],
 }
 
-impl DeviceRows {
+impl<'a> DeviceRows<'a> {
     /// Rows of `shape` (bands, rows, columns) whose first value stands `offset` bytes into the memory, with so many
     /// bytes from one to the next along each axis. `None` when some of them stand outside of it.
     pub fn new(
@@ -99,7 +103,16 @@ impl DeviceRows {
         strides: [isize; 3],
     ) -> Option<Self> {
         let address = inside(&memory, offset, &shape, &strides, dtype.size())?;
-        Some(Self { memory, address, shape, strides, dtype, mask: None })
+        Some(Self { memory, address, shape, strides, dtype, mask: None, owner: PhantomData })
+    }
+
+    /// All rows of a tensor; `None` when its pixels are in memory of the host.
+    pub fn of(tensor: &'a Tensor) -> Option<Self> {
+        let [_, rows, width] = tensor.shape;
+        let size = tensor.dtype.size();
+        let (band, row) = (rows.checked_mul(width)?.checked_mul(size)?, width.checked_mul(size)?);
+        let strides = [band as isize, row as isize, size as isize];
+        Self::new(tensor.device_memory()?, 0, tensor.shape, tensor.dtype, strides)
     }
 
     /// Adds a mask of axes (y, x) in memory of the same device. `None` when it stands on another one, or some of it

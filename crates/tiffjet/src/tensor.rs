@@ -144,6 +144,12 @@ impl Tensor {
         self.storage.host()
     }
 
+    /// Its memory, when that is on a device. Whoever made the pixels has waited for them.
+    pub(crate) fn device_memory(&self) -> Option<DeviceMemory> {
+        let (device, address, length) = (self.device(), self.storage.address(), self.storage.length());
+        (device != Device::HOST).then_some(DeviceMemory { device, address, length, stream: 0 })
+    }
+
     /// Native-order bytes of one band.
     pub fn band(&self, band: usize) -> Option<&[u8]> {
         let size = self.shape[1] * self.shape[2] * self.dtype.size();

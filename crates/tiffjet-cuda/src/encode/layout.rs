@@ -3,7 +3,8 @@
 use tiffjet::LevelPlan;
 
 use super::route::Needs;
-use crate::kernels::{PackTile, Tile};
+use crate::kernels::Tile;
+use crate::kernels::write::PackTile;
 
 /// Tiles of a wave at most: their tables must fit into the notes of a lane.
 pub const MOST_TILES: u32 = 8192;
@@ -109,7 +110,7 @@ pub struct StageLayout {
 }
 
 /// What a level needs to be laid out.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Level<'a> {
     pub plan: &'a LevelPlan,
     pub masked: bool,

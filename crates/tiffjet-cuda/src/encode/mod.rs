@@ -20,7 +20,7 @@ use tiffjet::{
 };
 
 use crate::ffi::driver::Failure;
-use crate::kernels::PackFormat;
+use crate::kernels::write::PackFormat;
 use crate::memory::{Gpu, Lane, SLOT};
 use land::{Giver, Landing};
 use layout::{Best, Layout, Level, MOST_LANES, WaveLayout, lay_out};

@@ -6,7 +6,8 @@ use tiffjet::{Error, Fallback, LevelPlan, Result};
 
 use crate::ffi::driver::{Failure, Stream};
 use crate::ffi::nvcomp::{Method, Nvcomp};
-use crate::kernels::launch::{lzw_scratch, packbits_scratch};
+use crate::kernels::launch::packbits_scratch;
+use crate::kernels::stub::lzw_scratch;
 
 /// Which way tiles go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

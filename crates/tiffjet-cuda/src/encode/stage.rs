@@ -8,7 +8,8 @@ use tiffjet::{DeviceRows, Error, LevelPlan, Result, Rows, RowsView, WritePlan};
 
 use super::land::Place;
 use crate::ffi::driver::{Failure, Stream};
-use crate::kernels::{PackTile, Reduction, Strided};
+use crate::kernels::reduce::{self, Reduction};
+use crate::kernels::write::{PackTile, Strided};
 use crate::memory::{Gpu, Lane, NOTES, SLOT};
 
 /// Bytes that are worth several threads.
@@ -20,6 +21,8 @@ const ASKED: u32 = 1 << 20;
 #[derive(Clone)]
 pub struct Step {
     reduction: Arc<Reduction>,
+    /// Rows that are made.
+    rows: u32,
     window: u32,
 }
 
@@ -34,7 +37,7 @@ pub fn steps(name: &Arc<str>, plan: &WritePlan) -> Result<Vec<Step>> {
         // Rows of a huge level need as many as any: a few more make up for those that were not asked.
         let (asked, more) = if plan.to.1 <= ASKED { (plan.to.1, 0) } else { (ASKED, 4) };
         let window = (0..asked).map(needs).max().unwrap_or(1).max(1) + more;
-        Ok(Step { reduction: Arc::new(reduction), window })
+        Ok(Step { reduction: Arc::new(reduction), rows: plan.to.1, window })
     };
     plan.overviews.iter().map(step).collect()
 }
@@ -165,7 +168,7 @@ impl Stage {
         Ok(())
     }
 
-    fn collect(&self, gpu: &Gpu, stream: &Stream, rows: &DeviceRows, nan: Option<&[u8]>) -> Result<(), Failure> {
+    fn collect(&self, gpu: &Gpu, stream: &Stream, rows: &DeviceRows<'_>, nan: Option<&[u8]>) -> Result<(), Failure> {
         let count = rows.shape()[1] as u32;
         let from = Strided { address: rows.address() as u64, strides: rows.strides().map(|n| n as i64) };
         let shape = [self.bands, count, self.width];
@@ -247,9 +250,9 @@ impl Stage {
         tiles
     }
 
-    fn level(&self) -> crate::kernels::Level {
+    fn level(&self) -> reduce::Level {
         let (pixels, band, row) = (self.pixels, self.band_bytes(), self.row_bytes());
-        crate::kernels::Level { pixels, band, row, mask: self.mask.unwrap_or(0), first: self.first, rows: self.count }
+        reduce::Level { pixels, band, row, mask: self.mask.unwrap_or(0), first: self.first, rows: self.count }
     }
 
     /// Makes rows of the next level, as many as there are rows for here and room there; tells how many.
@@ -276,7 +279,7 @@ impl Stage {
     /// is room again.
     pub fn slide(&mut self, gpu: &Gpu, stream: &Stream, next: Option<u32>) -> Result<bool, Failure> {
         let needed = match (&self.step, next) {
-            (Some((step, _, _)), Some(y)) if y < step.reduction.rows() => step.reduction.needs(y).start,
+            (Some((step, _, _)), Some(y)) if y < step.rows => step.reduction.needs(y).start,
             _ => self.end(),
         };
         let keep = needed.min(self.packed).clamp(self.first, self.end());

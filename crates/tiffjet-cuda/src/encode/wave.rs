@@ -14,7 +14,8 @@ use super::layout::{Tables, WaveLayout};
 use super::route::{Route, found};
 use crate::ffi::driver::{Event, Failure, Stream};
 use crate::ffi::nvcomp::{Chunks, Method};
-use crate::kernels::{Blob, Lengths, PackFormat, PackTile, Tile};
+use crate::kernels::Tile;
+use crate::kernels::write::{Blob, Lengths, PackFormat, PackTile};
 use crate::memory::{Gpu, Lane, SLOT};
 use crate::storage::download;
 
