@@ -144,3 +144,59 @@ struct Blob {
     u32 first;  // the tiles of a launch
     u32 count;
 };
+
+enum ReduceMethod {
+    REDUCE_NEAREST = 0,
+    REDUCE_AVERAGE = 1,
+    REDUCE_MODE = 2,
+    REDUCE_MIN = 3,
+    REDUCE_MAX = 4,
+    REDUCE_BILINEAR = 5,
+    REDUCE_CUBIC = 6,
+    REDUCE_RMS = 7,
+    REDUCE_GAUSS = 8,
+};
+
+// Pixels above, along one axis, that a pixel is made from.
+struct ReduceWindow {
+    double whole;  // sum of the weights, as the host has it
+    u32 start;     // the first pixel
+    u32 count;
+    u32 weights;   // where the weights of all stand
+    u32 pair;      // just two whole pixels
+};
+
+// How rows of a level are made from those of the level above. Columns are dense; rows and windows are numbered from the top
+// of their level, and all rows above that are needed are there.
+struct Reduction {
+    const ReduceWindow* columns;  // of all columns of the level
+    const ReduceWindow* rows;     // of all its rows
+    const double* weights;
+    const u8* in;       // the first row that is there
+    u64 in_band;        // bytes
+    u64 in_row;
+    const u8* in_mask;  // rows of a byte a pixel, without gaps; null for none
+    u8* out;            // the first row that is made
+    u64 out_band;
+    u64 out_row;
+    u8* out_mask;       // null for none
+    u8* whole;          // for each band and row that is there: whether all its pixels count; null when all do always
+    u32 in_first;       // number of the first row that is there
+    u32 in_rows;
+    u32 out_first;      // number of the first row that is made
+    u32 out_rows;
+    u32 from_width;     // columns above
+    u32 width;
+    u32 size;           // bytes of a value
+    u32 method;         // ReduceMethod
+    u32 pairs;          // every window of a column is a pair
+    u32 trios;          // none has more than three pixels, and there are three
+    u32 masked;         // the image has a mask
+    u32 has_nodata;
+    u32 negative_nan;   // the sign of what has no result, on the host
+    u32 pad;
+    u8 nodata[16];
+    u8 beside[8];       // written where a result happens to be nodata
+    u8 low[8];          // the range of values that the file can hold
+    u8 high[8];
+};

@@ -5,6 +5,8 @@
 #[allow(dead_code)] // the writer takes them
 mod launch;
 #[allow(dead_code)] // likewise
+pub mod reduce;
+#[allow(dead_code)] // likewise
 pub mod write;
 
 use std::collections::HashMap;

@@ -1,6 +1,7 @@
 //! How the kernels of writing are launched.
 
 use super::Kernels;
+use super::reduce::{Level, Reduction};
 use super::write::{Blob, Lengths, PackFormat, PackTile, Strided, collect_copy};
 use crate::ffi::driver::{Argument, Arguments, Failure, Shape, Stream};
 
@@ -127,6 +128,34 @@ impl Kernels {
         let shape = warps(blocks(blob.count, rows)?);
         let blob = Argument::new(blob.bytes());
         function.launch(shape, stream, &[&tiles as &dyn Arguments, &rows, &blob])
+    }
+
+    /// Makes rows of a level, and their mask where there is one, from rows of the level above. The table of the reduction
+    /// stands at `table`; `scratch` has [`Reduction::scratch`] bytes for the rows of `above`.
+    pub fn reduce(
+        &self,
+        stream: &Stream,
+        reduction: &Reduction,
+        table: u64,
+        above: &Level,
+        below: &Level,
+        scratch: u64,
+    ) -> Result<(), Failure> {
+        if below.rows == 0 {
+            return Ok(());
+        }
+        let plan = Argument::new(reduction.bytes(table, above, below, scratch));
+        let across = blocks(reduction.width().div_ceil(BLOCK), below.rows)?;
+        let shape = |x: u32, y: u32| Shape { grid: (x, y), block: BLOCK, shared: 0 };
+        let launch =
+            |name, x, y| self.function("reduce", name, 0)?.launch(shape(x, y), stream, &[&plan as &dyn Arguments]);
+        if let Some(marker) = reduction.marker() {
+            launch(marker, above.rows, reduction.bands())?;
+        }
+        if below.mask != 0 {
+            launch("reduce_mask", across, 1)?;
+        }
+        launch(reduction.kernel(), across, reduction.bands())
     }
 }
 

@@ -30,7 +30,11 @@ fn build(without_launch: bool) -> PathBuf {
     let mut link = compiler();
     for (define, source, name) in &objects {
         let object = folder.join(format!("{name}.o"));
-        run(compiler().args(["-std=c++17", "-O2", "-fPIC", "-c", define]).arg(emulate(source)).arg("-o").arg(&object));
+        run(compiler()
+            .args(["-std=c++17", "-O2", "-ffp-contract=off", "-fPIC", "-c", define])
+            .arg(emulate(source))
+            .arg("-o")
+            .arg(&object));
         link.arg(object);
     }
     run(link.arg("-shared").arg("-o").arg(folder.join("libcuda.so.1")));
