@@ -6,8 +6,7 @@ use tiffjet::{Error, Fallback, LevelPlan, Result};
 
 use crate::ffi::driver::{Failure, Stream};
 use crate::ffi::nvcomp::{Method, Nvcomp};
-use crate::kernels::launch::packbits_scratch;
-use crate::kernels::stub::lzw_scratch;
+use crate::kernels::launch::{lzw_scratch, packbits_scratch};
 
 /// Which way tiles go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use rayon::prelude::*;
-use tiffjet::{DeviceRows, Error, LevelPlan, Result, Rows, RowsView, WritePlan};
+use tiffjet::{DeviceRows, Error, LevelPlan, OverviewPlan, Result, Rows, RowsView, WritePlan};
 
 use super::land::Place;
 use crate::ffi::driver::{Failure, Stream};
@@ -28,7 +28,8 @@ pub struct Step {
 
 /// Those of all levels but the first.
 pub fn steps(name: &Arc<str>, plan: &WritePlan) -> Result<Vec<Step>> {
-    let step = |plan| {
+    let step = |plan: &OverviewPlan| {
+        plan.check()?;
         let reduction = Reduction::new(plan).ok_or_else(|| {
             let feature = format!("{} resampling of {} on the GPU", plan.resampling.name(), plan.dtype);
             Error::unsupported(name, feature, "write it on the CPU")

@@ -48,11 +48,7 @@ pub(super) fn reducer(plan: &OverviewPlan, pool: Arc<ThreadPool>) -> Result<Box<
 }
 
 fn kernel(plan: &OverviewPlan) -> Result<Box<dyn Kernel>> {
-    let refuse = |what: String, hint| Err(Error::unsupported(&"overviews".into(), what, hint));
-    let name = plan.resampling.name();
-    if plan.palette && !matches!(plan.resampling, Resampling::Nearest | Resampling::Mode) {
-        return refuse(format!("{name} resampling of a colour map's indices"), "use nearest or mode");
-    }
+    plan.check()?;
     if plan.resampling == Resampling::Nearest {
         return Ok(Box::new(nearest::Nearest::new(plan)));
     }
@@ -68,9 +64,6 @@ fn kernel(plan: &OverviewPlan) -> Result<Box<dyn Kernel>> {
         DType::Float16 => real::<Half>(plan),
         DType::Float32 => real::<f32>(plan),
         DType::Float64 => real::<f64>(plan),
-        dtype if plan.resampling != Resampling::Average => {
-            return refuse(format!("{name} resampling of {dtype}"), "use nearest or average");
-        }
         DType::ComplexInt16 => Box::new(complex::Mean::<i16>::new(plan)),
         DType::ComplexInt32 => Box::new(complex::Mean::<i32>::new(plan)),
         DType::Complex64 => Box::new(complex::Mean::<f32>::new(plan)),
