@@ -5,7 +5,19 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 /// The sources of kernels, by the names that `fakekernels.cpp` knows.
-const SOURCES: [&str; 6] = ["PLACE", "STATUS", "PACKBITS", "LZW", "DEFLATE", "ZSTD"];
+const SOURCES: [&str; 11] = [
+    "PLACE",
+    "STATUS",
+    "PACKBITS",
+    "LZW",
+    "DEFLATE",
+    "ZSTD",
+    "PACK",
+    "FRAME",
+    "PACKBITS_ENCODE",
+    "LZW_ENCODE",
+    "REDUCE",
+];
 
 /// A folder with a `libcuda.so.1`; `without_launch` leaves a symbol out.
 pub fn folder(without_launch: bool) -> &'static Path {
