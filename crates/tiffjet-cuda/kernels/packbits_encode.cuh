@@ -6,7 +6,7 @@
 #pragma once
 #include "frame.cuh"
 
-enum { PACKBITS_PACKET = 128 };
+enum { PACKBITS_LONGEST = 128 };
 
 // What goes from one step of a row to the next.
 struct PackBitsRow {
@@ -38,7 +38,7 @@ template <bool WRITE> DEVICE u32 packbits_row(const u8* in, u32 bytes, u8* out, 
         const bool long_run = next_same && left > 2 && in[place + 2] == own;
 
         const u32 all_starts = __ballot_sync(FULL_WARP, starts);
-        const u32 in_run = (place - last_up_to(all_starts, lane, base, row.run_start)) % PACKBITS_PACKET;
+        const u32 in_run = (place - last_up_to(all_starts, lane, base, row.run_start)) % PACKBITS_LONGEST;
         const bool head = valid && in_run == 0, pair = next_same && !long_run;
         const u32 deciders = __ballot_sync(FULL_WARP, head && !pair);
         const u32 repeaters = __ballot_sync(FULL_WARP, head && long_run);
@@ -49,8 +49,8 @@ template <bool WRITE> DEVICE u32 packbits_row(const u8* in, u32 bytes, u8* out, 
         const u32 literals = __ballot_sync(FULL_WARP, literal);
         const u32 literal_starts = literals & ~(literals << 1 | (row.literal ? 1u : 0u));
         const u32 literal_start = last_up_to(literal_starts, lane, base, row.literal_start);
-        const u32 in_packet = (place - literal_start) % PACKBITS_PACKET;
-        const bool run_ends = valid && repeats && (!next_same || in_run == PACKBITS_PACKET - 1);
+        const u32 in_packet = (place - literal_start) % PACKBITS_LONGEST;
+        const bool run_ends = valid && repeats && (!next_same || in_run == PACKBITS_LONGEST - 1);
         const u32 heads = __ballot_sync(FULL_WARP, literal && in_packet == 0);
         const u32 ends = __ballot_sync(FULL_WARP, run_ends);
         const u32 at = row.at + (u32)(__popc(literals & below) + __popc(heads & below) + 2 * __popc(ends & below));
@@ -66,7 +66,7 @@ template <bool WRITE> DEVICE u32 packbits_row(const u8* in, u32 bytes, u8* out, 
                 const u32 data = at + (in_packet == 0);
                 out[data] = (u8)own;
                 const bool goes_on = lane < 31 ? literals >> (lane + 1) & 1 : left > 1;
-                if (in_packet == PACKBITS_PACKET - 1 || !goes_on) out[data - in_packet - 1] = (u8)in_packet;
+                if (in_packet == PACKBITS_LONGEST - 1 || !goes_on) out[data - in_packet - 1] = (u8)in_packet;
             }
             row.head = __shfl_sync(FULL_WARP, at + (in_packet == 0) - in_packet - 1, 31);
             row.length = __shfl_sync(FULL_WARP, in_packet, 31);

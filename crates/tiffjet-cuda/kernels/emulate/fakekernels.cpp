@@ -99,6 +99,14 @@ FAKE_KERNEL(gather)
 FAKE_KERNEL(packbits_count)
 FAKE_KERNEL(packbits_sum)
 FAKE_KERNEL(packbits_write)
+#elif defined(FAKE_LZW_ENCODE)
+#include "../lzw_encode.cu"
+#include "fakecuda.h"
+FAKE_KERNEL(lzw_encode)
+FAKE_KERNEL(lzw_choose)
+FAKE_KERNEL(lzw_again)
+FAKE_KERNEL(lzw_sum)
+FAKE_KERNEL(lzw_write)
 #elif defined(FAKE_REDUCE)
 #include "../reduce.cu"
 #include "fakecuda.h"

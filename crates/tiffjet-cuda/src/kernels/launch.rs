@@ -53,13 +53,11 @@ impl Kernels {
         format: &PackFormat,
         differs: u64,
     ) -> Result<(), Failure> {
-        /// Rows of a warp.
-        const ROWS: u32 = 4;
         /// Warps of one launch.
         const MOST: u32 = 1 << 30;
         let function = self.function("pack", format.kernel(tiles), 0)?;
         let tallest = tiles.iter().map(|tile| tile.rows).max().unwrap_or(0);
-        let per_tile = tallest.div_ceil(ROWS).max(1);
+        let per_tile = tallest.div_ceil(PACK_ROWS).max(1);
         let step = (MOST / per_tile).max(1) as usize;
         let format = Argument::new(format.bytes());
         for (part, first) in tiles.chunks(step).zip((0u64..).step_by(step)) {
@@ -72,8 +70,8 @@ impl Kernels {
 
     /// Makes the Adler-32 of plain tiles: arrays of their addresses, each aligned to 16 bytes, and of their bytes.
     pub fn adler(&self, stream: &Stream, tiles: u64, bytes: u64, count: u32, sums: u64) -> Result<(), Failure> {
-        let function = self.function("frame", "adler", shared::ADLER)?;
-        let shape = Shape { grid: (count, 1), block: BLOCK, shared: shared::ADLER };
+        let function = self.function("frame", "adler", shared::ALL.adler)?;
+        let shape = Shape { grid: (count, 1), block: BLOCK, shared: shared::ALL.adler };
         function.launch(shape, stream, &[&tiles as &dyn Arguments, &bytes, &count, &sums])
     }
 
@@ -87,8 +85,8 @@ impl Kernels {
         lengths: u64,
         offsets: u64,
     ) -> Result<(), Failure> {
-        let function = self.function("frame", "offsets", shared::OFFSETS)?;
-        let shape = Shape { grid: (1, 1), block: 1024, shared: shared::OFFSETS };
+        let function = self.function("frame", "offsets", shared::ALL.offsets)?;
+        let shape = Shape { grid: (1, 1), block: 1024, shared: shared::ALL.offsets };
         let from = Argument::new(from.bytes());
         function.launch(shape, stream, &[&from as &dyn Arguments, &count, &lengths, &offsets])
     }
@@ -97,7 +95,7 @@ impl Kernels {
     /// With the Adler-32s at `sums` they become zlib streams; 0 leaves them as they are.
     pub fn gather(&self, stream: &Stream, payloads: u64, longest: u64, sums: u64, blob: &Blob) -> Result<(), Failure> {
         let function = self.function("frame", "gather", 0)?;
-        let per_tile = pieces(longest, 16384)?;
+        let per_tile = pieces(longest, BLOB_PIECE)?;
         let shape = Shape { grid: (blocks(blob.count, per_tile)?, 1), block: BLOCK, shared: 0 };
         let blob = Argument::new(blob.bytes());
         function.launch(shape, stream, &[&payloads as &dyn Arguments, &sums, &per_tile, &blob])
@@ -116,8 +114,8 @@ impl Kernels {
         let rows = rows.max(1);
         let function = self.function("packbits_encode", "packbits_count", 0)?;
         function.launch(warps(blocks(count, rows)?), stream, &[&tiles as &dyn Arguments, &count, &rows])?;
-        let function = self.function("packbits_encode", "packbits_sum", shared::PACKBITS_SUM)?;
-        let shape = Shape { grid: (count, 1), block: BLOCK, shared: shared::PACKBITS_SUM };
+        let function = self.function("packbits_encode", "packbits_sum", shared::ALL.packbits_sum)?;
+        let shape = Shape { grid: (count, 1), block: BLOCK, shared: shared::ALL.packbits_sum };
         function.launch(shape, stream, &[&tiles as &dyn Arguments, &count, &sizes])
     }
 
@@ -128,6 +126,29 @@ impl Kernels {
         let shape = warps(blocks(blob.count, rows)?);
         let blob = Argument::new(blob.bytes());
         function.launch(shape, stream, &[&tiles as &dyn Arguments, &rows, &blob])
+    }
+
+    /// Encodes plain tiles with LZW and makes their sizes. Each [`Tile`](super::Tile) has at `output` scratch:
+    /// [`lzw_scratch`]. None has more bytes than `longest`, and none has no byte.
+    pub fn lzw_encode(&self, stream: &Stream, tiles: u64, count: u32, longest: u64, sizes: u64) -> Result<(), Failure> {
+        let per_tile = pieces(longest, LZW_PIECE)?;
+        let segments = Shape { grid: (blocks(count, per_tile)?, 1), block: 32, shared: shared::ALL.lzw_encode };
+        let function = |name, shared| self.function("lzw_encode", name, shared);
+        let table = shared::ALL.lzw_encode;
+        let all: [&dyn Arguments; 3] = [&tiles, &count, &per_tile];
+        function("lzw_encode", table)?.launch(segments, stream, &all)?;
+        function("lzw_choose", 0)?.launch(warps(count), stream, &all[..2])?;
+        function("lzw_again", table)?.launch(segments, stream, &all)?;
+        function("lzw_sum", 0)?.launch(warps(count), stream, &[&tiles as &dyn Arguments, &count, &sizes])
+    }
+
+    /// Puts the same tiles into a blob.
+    pub fn lzw_write(&self, stream: &Stream, tiles: u64, longest: u64, blob: &Blob) -> Result<(), Failure> {
+        let per_tile = pieces(longest, LZW_PIECE)?;
+        let function = self.function("lzw_encode", "lzw_write", 0)?;
+        let shape = Shape { grid: (blocks(blob.count, per_tile)?, 1), block: BLOCK, shared: 0 };
+        let blob = Argument::new(blob.bytes());
+        function.launch(shape, stream, &[&tiles as &dyn Arguments, &per_tile, &blob])
     }
 
     /// Makes rows of a level, and their mask where there is one, from rows of the level above. The table of the reduction
@@ -159,6 +180,21 @@ impl Kernels {
     }
 }
 
+/// Rows of a tile that a warp packs.
+pub const PACK_ROWS: u32 = 4;
+/// Bytes of a tile that a block copies.
+pub const BLOB_PIECE: u64 = 16384;
+/// Bytes of a tile that LZW takes as one.
+pub const LZW_PIECE: u64 = 32768;
+/// Bytes that they can become.
+pub const LZW_ROOM: u64 = 49200;
+
+/// Bytes of scratch that LZW needs for a tile.
+pub fn lzw_scratch(bytes: u64) -> u64 {
+    let segments = bytes.div_ceil(LZW_PIECE);
+    (8 * (segments + 1)).next_multiple_of(16) + segments * LZW_ROOM
+}
+
 /// Bytes of scratch that PackBits needs for a tile.
 pub fn packbits_scratch(bytes: u64, row_bytes: u64) -> u64 {
     4 * bytes.div_ceil(row_bytes.max(1))
@@ -166,12 +202,20 @@ pub fn packbits_scratch(bytes: u64, row_bytes: u64) -> u64 {
 
 /// Shared memory of blocks, as the headers of the kernels have it; a test compares.
 pub mod shared {
-    /// Of `adler`.
-    pub const ADLER: u32 = 64;
-    /// Of `offsets`.
-    pub const OFFSETS: u32 = 256;
-    /// Of `packbits_sum`.
-    pub const PACKBITS_SUM: u32 = 128;
+    /// Of each kernel that has some.
+    pub struct Shared {
+        /// Of `adler`.
+        pub adler: u32,
+        /// Of `offsets`.
+        pub offsets: u32,
+        /// Of `packbits_sum`.
+        pub packbits_sum: u32,
+        /// Of `lzw_encode` and `lzw_again`.
+        pub lzw_encode: u32,
+    }
+
+    /// What they have.
+    pub const ALL: Shared = Shared { adler: 64, offsets: 256, packbits_sum: 128, lzw_encode: 24576 };
 }
 
 /// Pieces of so many bytes that the longest tile has.

@@ -5,8 +5,19 @@ use std::process::Command;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// The sources of kernels, by the names that `fakekernels.cpp` knows.
-const SOURCES: [&str; 10] =
-    ["PLACE", "STATUS", "PACKBITS", "LZW", "DEFLATE", "ZSTD", "PACK", "FRAME", "PACKBITS_ENCODE", "REDUCE"];
+const SOURCES: [&str; 11] = [
+    "PLACE",
+    "STATUS",
+    "PACKBITS",
+    "LZW",
+    "DEFLATE",
+    "ZSTD",
+    "PACK",
+    "FRAME",
+    "PACKBITS_ENCODE",
+    "LZW_ENCODE",
+    "REDUCE",
+];
 
 /// A folder with a `libcuda.so.1`; `without_launch` leaves a symbol out.
 pub fn folder(without_launch: bool) -> &'static Path {
