@@ -7,11 +7,14 @@ mod choices;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use tiffjet::sink::{FileSink, StreamSink};
-use tiffjet::{DType, Error, Image, Result, RowsView, Tensor, Window, WriteOptions, Writer};
+use tiffjet::{
+    Backend, DType, DeviceRows, Error, Image, Result, RowsView, Tensor, Window, WriteOptions, Writer, Written,
+};
 
 use crate::Outcome;
 use crate::args::{Input, On, Part, remote};
@@ -55,21 +58,24 @@ fn parse_bytes(text: &str) -> std::result::Result<u64, String> {
 
 impl Convert {
     pub fn run(&self) -> Outcome {
-        self.on.encodes(&self.file.name())?;
+        let backend = self.on.encoder(&self.file.name())?;
         let image = self.file.open()?;
         let window = self.part.of_level(0);
         let shape = image.plan_shape(&window)?;
         in_proportion(&image, window.level, shape)?;
         let options = self.options(&image, &window, shape)?;
-        let writer = self.create(&options)?;
+        let writer = self.create(backend.clone(), &options)?;
         if image.pages() > 1 {
             note(&format!("{}: the first of {} pages is converted", image.name(), image.pages()));
         }
-        match stream(&image, &window, shape, &options, writer, self.piece_bytes()) {
+        match stream(&image, &window, shape, &options, (&*backend, writer), self.piece_bytes()) {
             Err(Error::Io { source, .. }) if self.to_stdout() && source.kind() == std::io::ErrorKind::BrokenPipe => {
                 Ok(ExitCode::FAILURE) // nobody listens any more
             }
-            done => done.map(|()| ExitCode::SUCCESS),
+            done => {
+                done?.report.fallbacks.iter().for_each(|what| note(what));
+                Ok(ExitCode::SUCCESS)
+            }
         }
     }
 
@@ -94,9 +100,10 @@ impl Convert {
         Ok(options)
     }
 
-    fn create(&self, options: &WriteOptions) -> Result<Writer> {
+    fn create(&self, backend: Arc<dyn Backend>, options: &WriteOptions) -> Result<Writer> {
         if self.to_stdout() {
-            return Writer::create(StreamSink::new("<stdout>", std::io::stdout()), options);
+            let sink = StreamSink::new("<stdout>", std::io::stdout());
+            return Writer::create_on(backend, Box::new(sink), options);
         }
         if let Some(error) = remote(&self.out, "writing to") {
             return Err(error);
@@ -104,7 +111,7 @@ impl Convert {
         // What can't be written is refused before a file is begun.
         let name = self.out.to_string_lossy().into();
         tiffjet::WritePlan::new(&name, options)?;
-        Writer::create(FileSink::create(&self.out)?, options)
+        Writer::create_on(backend, Box::new(FileSink::create(&self.out)?), options)
     }
 }
 
@@ -120,12 +127,14 @@ fn stream(
     window: &Window,
     shape: [usize; 3],
     options: &WriteOptions,
-    mut writer: Writer,
+    (backend, mut writer): (&dyn Backend, Writer),
     piece_bytes: u64,
-) -> Result<()> {
+) -> Result<Written> {
     let progress = progress(shape[1] as u64);
     let cast = Cast::new(image.dtype(), options);
     let top = window.rows.as_ref().map_or(0, |rows| rows.start);
+    // Pixels that nobody else must see stay where they are decoded.
+    let backend = (cast.is_none() && !options.mask).then_some(backend);
     let pieces = pieces(image, window, shape, piece_bytes)?.cut(top..top + shape[1] as u32);
     std::thread::scope(|scope| {
         let (sender, receiver) = sync_channel(0);
@@ -133,7 +142,7 @@ fn stream(
             for rows in pieces {
                 let piece = Window { rows: Some(rows), ..window.clone() };
                 // A writer that has failed takes no more.
-                if sender.send(read(image, &piece, options.mask)).is_err() {
+                if sender.send(read(image, &piece, backend, options.mask)).is_err() {
                     return;
                 }
             }
@@ -146,16 +155,27 @@ fn stream(
         Ok::<(), Error>(())
     })?;
     progress.finish_and_clear();
-    writer.finish().map(drop)
+    writer.finish()
 }
 
-fn read(image: &Image, piece: &Window, masked: bool) -> Result<(Tensor, Option<Tensor>)> {
-    let pixels = image.read(piece)?;
+fn read(
+    image: &Image,
+    piece: &Window,
+    backend: Option<&dyn Backend>,
+    masked: bool,
+) -> Result<(Tensor, Option<Tensor>)> {
+    let pixels = match backend {
+        Some(backend) => image.read_on(backend, piece)?,
+        None => image.read(piece)?,
+    };
     let mask = if masked { Some(image.read_mask(piece)?) } else { None };
     Ok((pixels, mask))
 }
 
 fn push(writer: &mut Writer, cast: &Cast, pixels: &Tensor, mask: Option<&Tensor>, dtype: DType) -> Result<()> {
+    if let Some(rows) = DeviceRows::of(pixels) {
+        return writer.push(&rows);
+    }
     let bytes = cast.apply(pixels.bytes().unwrap_or_default());
     let rows = RowsView::new(&bytes, pixels.shape, dtype);
     let rows = rows.and_then(|rows| match mask.and_then(Tensor::bytes) {

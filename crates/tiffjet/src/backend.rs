@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+pub use crate::plan::Fallback;
 use crate::plan::{LevelPlan, ReadPlan, WritePlan};
 use crate::rows::Rows;
 use crate::source::Source;
@@ -18,16 +19,6 @@ pub struct ReadJob<'a> {
     pub source: &'a dyn Source,
     /// What must happen.
     pub plan: &'a ReadPlan,
-}
-
-/// Whether pixels may be decoded by another route than the backend's own.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Fallback {
-    /// They may, and the [`Report`] says so.
-    #[default]
-    Allow,
-    /// They may not: what has no route is an error.
-    Forbid,
 }
 
 /// What is asked of a read beside its windows.

@@ -23,7 +23,7 @@ pub mod validate;
 mod writer;
 
 pub use backend::{Backend, Destination, Emit, EncodeJob, EncodedRows, Fallback, Pipeline, ReadJob, ReadOptions};
-pub use cpu::{Cpu, decode_tile};
+pub use cpu::{Cpu, Reducer, decode_tile};
 pub use dtype::{ByteOrder, DType, SampleKind};
 pub use error::{Cause, Error, Result};
 pub use geo::{GeoTags, Nodata};

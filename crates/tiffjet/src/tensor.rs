@@ -41,6 +41,12 @@ impl DeviceMemory {
         Self { device, address, length, stream }
     }
 
+    /// Numbers that nobody follows.
+    #[cfg(test)]
+    pub(crate) fn made_up(device: Device, address: usize, length: usize) -> Self {
+        Self { device, address, length, stream: 0 }
+    }
+
     /// Where it is.
     pub fn device(&self) -> Device {
         self.device

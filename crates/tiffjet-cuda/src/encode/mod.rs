@@ -187,6 +187,11 @@ impl Wanted {
         self.images.len() > self.heights.len()
     }
 
+    /// The same with the route of each.
+    fn with_routes(&self, choices: &[Choice]) -> Vec<(&LevelPlan, Route)> {
+        self.kinds().zip(choices).map(|(plan, choice)| (plan, choice.route)).collect()
+    }
+
     /// The full image, and its mask: tiles of other levels are no larger.
     fn kinds(&self) -> impl Iterator<Item = &LevelPlan> {
         self.images.iter().step_by(self.heights.len().max(1))
@@ -195,11 +200,10 @@ impl Wanted {
 
 impl Work {
     fn new(gpu: &Arc<Gpu>, name: &Arc<str>, wanted: &Wanted) -> Result<(Self, Vec<Choice>)> {
-        let choices: Vec<Choice> =
+        let mut choices: Vec<Choice> =
             wanted.kinds().map(|plan| route::choose(name, plan, wanted.fallback)).collect::<Result<_>>()?;
-        let kinds: Vec<(&LevelPlan, Route)> = wanted.kinds().zip(&choices).map(|(plan, c)| (plan, c.route)).collect();
         let rows = gpu.take_lane().map_err(|failure| gpu.refused(name, &failure))?;
-        let laid_out = lay_out_for(gpu, name, wanted, &kinds, &rows);
+        let laid_out = lay_out_for(gpu, name, wanted, &mut choices, &rows);
         let (layout, memory) = match laid_out {
             Ok(laid_out) => laid_out,
             Err(error) => {
@@ -207,6 +211,7 @@ impl Work {
                 return Err(error);
             }
         };
+        let kinds: Vec<(&LevelPlan, Route)> = wanted.with_routes(&choices);
         let mut work = Self {
             gpu: gpu.clone(),
             name: name.clone(),
@@ -346,15 +351,50 @@ fn ended(name: &Arc<str>) -> Error {
     Error::invalid(name, "the write has ended")
 }
 
-/// The best layout that the budget allows, and memory for it.
+/// The best layout that the budget allows, and memory for it. What nvCOMP can't do with so little is left to the host.
 fn lay_out_for(
     gpu: &Gpu,
     name: &Arc<str>,
     wanted: &Wanted,
-    kinds: &[(&LevelPlan, Route)],
+    choices: &mut [Choice],
     rows: &Lane,
 ) -> Result<(Layout, u64)> {
     let refused = |failure: Failure| gpu.refused(name, &failure);
+    let free = gpu.free_memory().map_err(refused)?;
+    let mut kinds = wanted.with_routes(choices);
+    let allowed = budget(wanted.memory, free, &kinds);
+    let mut layout = lay_out_kinds(wanted, &kinds, allowed, rows).map_err(refused)?;
+    if layout.bytes > allowed && kinds.iter().any(|(_, route)| matches!(route, Route::Nvcomp(_))) {
+        for (choice, (plan, route)) in choices.iter_mut().zip(kinds) {
+            if matches!(route, Route::Nvcomp(_)) {
+                let why = format!("nvCOMP needs {} bytes of device memory, and {allowed} are allowed", layout.bytes);
+                *choice = route::on_host(name, plan, wanted.fallback, &why)?;
+            }
+        }
+        kinds = wanted.with_routes(choices);
+        layout = lay_out_kinds(wanted, &kinds, budget(wanted.memory, free, &kinds), rows).map_err(refused)?;
+    }
+    let allowed = Limits::default().output_bytes.min(free);
+    if layout.bytes > allowed {
+        let what = format!("bytes of memory of {} for one row of tiles of each level", gpu.device);
+        return Err(Error::limit(name, what, layout.bytes, allowed));
+    }
+    let memory = rows.stream.take(gpu.pool(), layout.bytes.max(256)).map_err(|failure| match failure.code {
+        Failure::OUT_OF_MEMORY => {
+            Error::limit(name, format!("bytes of memory of {} ({failure})", gpu.device), layout.bytes, free)
+        }
+        _ => refused(failure),
+    })?;
+    Ok((layout, memory))
+}
+
+/// The best layout that so many bytes allow.
+fn lay_out_kinds(
+    wanted: &Wanted,
+    kinds: &[(&LevelPlan, Route)],
+    allowed: u64,
+    rows: &Lane,
+) -> Result<Layout, Failure> {
     let wave = |tiles: u32| {
         let of = |&(plan, route): &(&LevelPlan, Route)| {
             let needs = route.needs(plan, tiles, &rows.stream)?;
@@ -371,20 +411,7 @@ fn lay_out_for(
         scratch: scratch.get(i).map_or(&|_| 0, |scratch| scratch),
     };
     let levels: Vec<Level<'_>> = (0..wanted.heights.len()).map(level).collect();
-    let free = gpu.free_memory().map_err(refused)?;
-    let layout = lay_out(&levels, best(kinds), budget(wanted.memory, free, kinds), &wave).map_err(refused)?;
-    let allowed = Limits::default().output_bytes.min(free);
-    if layout.bytes > allowed {
-        let what = format!("bytes of memory of {} for one row of tiles of each level", gpu.device);
-        return Err(Error::limit(name, what, layout.bytes, allowed));
-    }
-    let memory = rows.stream.take(gpu.pool(), layout.bytes.max(256)).map_err(|failure| match failure.code {
-        Failure::OUT_OF_MEMORY => {
-            Error::limit(name, format!("bytes of memory of {} ({failure})", gpu.device), layout.bytes, free)
-        }
-        _ => refused(failure),
-    })?;
-    Ok((layout, memory))
+    lay_out(&levels, best(kinds), allowed, &wave)
 }
 
 fn kinds_of(kinds: &[(&LevelPlan, Route)], layout: &Layout) -> Vec<Kind> {

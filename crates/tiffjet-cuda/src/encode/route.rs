@@ -45,21 +45,29 @@ pub struct Needs {
 
 /// What nvCOMP's algorithms of Deflate are worth on zlib's scale, by its documentation and measurement.
 const ALGORITHMS: [(std::ops::RangeInclusive<i32>, i32); 3] = [(1..=1, 2), (2..=6, 4), (7..=9, 5)];
-/// The algorithm for those who ask for no level.
+/// Levels whose files are no smaller than those of nvCOMP's ZSTD, which has one.
+const ZSTD_LEVELS: std::ops::RangeInclusive<i32> = 1..=3;
+/// The algorithm for those who ask for no level: its files are 5 to 14 % larger than those of the host's default.
 const DEFAULT_ALGORITHM: i32 = 1;
 
 /// The route of an image. What the device can't do is refused where no other way is allowed.
 pub fn choose(name: &Arc<str>, plan: &LevelPlan, fallback: Fallback) -> Result<Choice> {
-    let wanted = on_device(plan);
-    match wanted {
+    match on_device(plan) {
         Ok(route) => Ok(Choice { route, fallback: None }),
-        Err(why) if fallback == Fallback::Allow => {
-            let why = format!("{} is encoded by the host's codec: {why}", plan.codec.name());
+        Err(why) => on_host(name, plan, fallback, &why),
+    }
+}
+
+/// The route by the host's codec, where it is allowed.
+pub fn on_host(name: &Arc<str>, plan: &LevelPlan, fallback: Fallback, why: &str) -> Result<Choice> {
+    let codec = plan.codec.name();
+    match fallback {
+        Fallback::Allow => {
+            let why = format!("{codec} is encoded by the host's codec: {why}");
             Ok(Choice { route: Route::Host, fallback: Some(why) })
         }
-        Err(why) => {
-            let feature = format!("encoding {} on the GPU ({why})", plan.codec.name());
-            Err(Error::unsupported(name, feature, "fallback is forbidden"))
+        Fallback::Forbid => {
+            Err(Error::unsupported(name, format!("encoding {codec} on the GPU ({why})"), "fallback is forbidden"))
         }
     }
 }
@@ -72,7 +80,8 @@ fn on_device(plan: &LevelPlan) -> Result<Route, String> {
         "lzw" => return Ok(Route::Lzw),
         "zstd" => match plan.settings.level {
             None => Method::Zstd,
-            Some(level) => return Err(format!("the GPU has no levels of ZSTD, and {level} was asked for")),
+            Some(level) if ZSTD_LEVELS.contains(&level) => Method::Zstd,
+            Some(level) => return Err(format!("the GPU has no level {level} of ZSTD")),
         },
         "deflate" => Method::Deflate(match plan.settings.level {
             None => DEFAULT_ALGORITHM,

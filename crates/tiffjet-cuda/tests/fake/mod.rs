@@ -53,6 +53,7 @@ fn build(without_launch: bool) -> PathBuf {
 }
 
 /// The same folder with an nvCOMP of this major version beside the driver.
+#[allow(dead_code)] // not every test needs one
 pub fn with_nvcomp(major: u32) -> PathBuf {
     let driver = folder(false);
     let folder = driver.with_file_name(format!("fakenvcomp{major}-{}", std::process::id()));

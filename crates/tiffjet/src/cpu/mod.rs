@@ -19,9 +19,10 @@ use crate::backend::{
     Backend, Destination, Emit, EncodeJob, Pipeline, ReadJob, ReadOptions, common_bytes, common_shape,
 };
 use crate::error::{Error, Result};
-use crate::plan::WritePlan;
+use crate::plan::{OverviewPlan, WritePlan};
 use crate::rows::{Rows, RowsView};
 use crate::tensor::{HostBuffer, Report, Tensor};
+pub use reduce::Reducer;
 pub use tile::decode_tile;
 
 /// Bytes of buffers that a thread may keep from one read to the next.
@@ -66,6 +67,11 @@ impl Cpu {
             .build()
             .map_err(|e| Error::Device { name: "cpu".into(), device: "cpu".into(), source: e.to_string() })?;
         Ok(Self { pool: Arc::new(pool) })
+    }
+
+    /// Makes the rows of one level from those of the level above, as the pipeline does.
+    pub fn reducer(&self, plan: &OverviewPlan) -> Result<Box<dyn Reducer>> {
+        reduce::reducer(plan, self.pool.clone())
     }
 
     /// How many cores work at once.

@@ -2,6 +2,7 @@
 
 pub mod axis;
 mod batch;
+mod budget;
 mod overview;
 mod read;
 mod route;
@@ -10,5 +11,5 @@ mod write;
 pub use batch::{joins, runs};
 pub use overview::{OverviewPlan, Resampling};
 pub use read::{Frame, Part, ReadPlan, TileRead, Window};
-pub use route::{Costs, route};
+pub use route::{Costs, Fallback, route};
 pub use write::{LevelPlan, WritePlan};

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::backend::Fallback;
 use crate::codec::{self, CODECS, Chroma, Codec, Plain, Settings, TileFormat, Unit};
 use crate::dtype::{ByteOrder, DType, SampleKind};
 use crate::error::{Error, Result};
@@ -10,7 +9,7 @@ use crate::layout::{Predictor, YCBCR};
 use crate::tiff::{Field, FieldType, Nested, tag};
 use crate::writer::{BigTiff, Blocks, Overviews, Prediction, WriteOptions};
 
-use super::{OverviewPlan, Resampling};
+use super::{Fallback, OverviewPlan, Resampling};
 
 /// PhotometricInterpretation.
 const MIN_IS_BLACK: u16 = 1;
@@ -21,10 +20,6 @@ const LOG_LUV: u16 = 32845;
 
 /// Pixels of a strip whose height is not given, in bytes.
 const STRIP: u64 = 256 << 10;
-/// Memory of the host for a writer that was told nothing.
-const MEMORY: u64 = 256 << 20;
-/// The part of it in which compressed tiles wait.
-const SPOOLED: u64 = 8;
 /// The largest tile: readers refuse larger ones.
 const LARGEST_TILE: u64 = 1 << 30;
 /// The most tiles of one level: what is kept of each must fit into memory, and GDAL reads no more.
@@ -153,16 +148,6 @@ impl WritePlan {
     /// Checks what the user chose.
     pub fn new(name: &Arc<str>, options: &WriteOptions) -> Result<Self> {
         Planner { name, options }.plan()
-    }
-
-    /// Bytes in which compressed tiles may wait before they go to a file.
-    pub fn spool_memory(&self) -> u64 {
-        self.memory.unwrap_or(MEMORY) / SPOOLED
-    }
-
-    /// Bytes of the host for rows and what they are encoded to.
-    pub fn rows_memory(&self) -> u64 {
-        self.memory.unwrap_or(MEMORY) - self.spool_memory()
     }
 
     /// Level `level`, or its mask.

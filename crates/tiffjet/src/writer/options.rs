@@ -1,10 +1,9 @@
 //! What the user may choose.
 
-use crate::backend::Fallback;
 use crate::codec::Settings;
 use crate::dtype::DType;
 use crate::geo::{GeoTags, Nodata};
-use crate::plan::Resampling;
+use crate::plan::{Fallback, Resampling};
 use crate::tiff::{Field, Nested, tag};
 
 /// How an image is written. [`WriteOptions::new`] gives a tiled, ZSTD-compressed GeoTIFF.

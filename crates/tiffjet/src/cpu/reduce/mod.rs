@@ -31,7 +31,7 @@ const BLOCK: usize = 16;
 const SMALL: usize = 128 << 10;
 
 /// Makes the rows of a level from those of the level above, as they pass. It keeps only the rows it still needs.
-pub(super) trait Reducer: Send {
+pub trait Reducer: Send {
     /// Takes the next rows of the level above, any number of them, and appends the rows of this level that are
     /// complete to `out`. What it gives in all must not depend on how the rows were cut.
     fn push(&mut self, rows: &RowsView<'_>, out: &mut RowsBuf) -> Result<()>;
