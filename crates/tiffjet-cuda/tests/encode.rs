@@ -259,7 +259,7 @@ fn child_overviews() {
         assert!(case.write_on(Arc::new(cuda.clone()), &[50, 1]).unwrap().0 == whole, "{}", case.name);
         let mut poor = case;
         // nvCOMP's scratch is small here: with little more than one tile row of each level there is a wave of one tile.
-        poor.options.memory = Some(if poor.options.compression == "none" { 1 } else { 150_000 });
+        poor.options.memory = Some(if poor.options.compression == "none" { 1 } else { 220_000 });
         assert!(poor.write_from_device(&cuda, &[17], true).unwrap() == whole, "{}: one tile row of each level", poor.name);
     }
 }
@@ -309,22 +309,23 @@ fn child_budgets() {
     });
     let mut all = Vec::new();
     // One tile row of each level is 16 + 8 + 4 KiB; one tile 4 KiB, its room and scratch some 30 more.
-    for budget in [80 << 10, 200 << 10, 1 << 20, u64::MAX] {
+    for budget in [u64::MAX, 1 << 20, 200 << 10, 96 << 10] {
         case.options.memory = Some(budget);
         let (bytes, written) = case.write_on(Arc::new(cuda.clone()), &[70]).unwrap();
         let used = written.report.device_memory;
         assert!(used <= budget && used > 0, "{used} of {budget}");
+        if all.is_empty() {
+            assert_eq!(cuda.peak_memory().unwrap(), used, "the library knows what it takes");
+        }
         all.push((bytes, used));
     }
-    assert!(all.windows(2).all(|pair| pair[0].0 == pair[1].0 && pair[0].1 <= pair[1].1));
+    assert!(all.windows(2).all(|pair| pair[0].0 == pair[1].0 && pair[0].1 >= pair[1].1));
     case.options.memory = Some(1000);
     let refused = case.write_on(Arc::new(cuda.clone()), &[70]).unwrap_err();
     assert!(refused.to_string().contains("1000 are allowed"), "{refused}");
     case.options.fallback = Fallback::Allow;
     let (bytes, written) = case.write_on(Arc::new(cuda.clone()), &[70]).unwrap();
     assert!(written.report.fallbacks.len() == 1 && bytes == case.on_cpu(), "{:?}", written.report);
-    let peak = cuda.peak_memory().unwrap();
-    assert_eq!(peak, all[3].1, "the library knows what it takes");
 }
 
 #[test]

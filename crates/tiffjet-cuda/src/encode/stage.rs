@@ -232,9 +232,10 @@ impl Stage {
         let (across, down) = (plan.format.width, plan.format.height);
         for row in tile_rows {
             let top = row * down;
-            let (Strided { address, strides }, size) = match plan.mask {
-                false => (self.at(top), u64::from(self.size)),
-                true => (self.mask_at(top).unwrap_or_default(), 1),
+            // A mask that is encoded apart comes as pixels.
+            let (Strided { address, strides }, size) = match self.mask_at(top).filter(|_| plan.mask) {
+                Some(mask) => (mask, 1),
+                None => (self.at(top), u64::from(self.size)),
             };
             let rows = plan.rows_in_tile(row);
             let bytes = plan.plain_bytes(rows);
