@@ -31,13 +31,13 @@ use wave::{Kind, Land, Waves};
 /// Landings that may wait for the thread that gives them away.
 const AHEAD: usize = 6;
 /// Plain bytes of a wave that keep the device busy with kernels that share a tile among many threads.
-const BUSY: u64 = 48 << 20;
+const BUSY: u64 = 32 << 20;
 /// Tiles that nvCOMP needs at once: it works on each of them as if it were alone.
 const BUSY_TILES: u64 = 1024;
 /// Plain bytes of a wave that the host's codecs get at once, with work for all cores.
 const HOST_WAVE: u64 = 32 << 20;
 /// Device memory where nobody says: for own kernels, and for nvCOMP, whose scratch alone can have a gigabyte.
-const MEMORY: u64 = 256 << 20;
+const MEMORY: u64 = 384 << 20;
 const NVCOMP_MEMORY: u64 = 4 << 30;
 /// The part of free memory that is taken without being asked for.
 const SHARE: u64 = 4;
@@ -201,7 +201,7 @@ impl Wanted {
 impl Work {
     fn new(gpu: &Arc<Gpu>, name: &Arc<str>, wanted: &Wanted) -> Result<(Self, Vec<Choice>)> {
         let mut choices: Vec<Choice> =
-            wanted.kinds().map(|plan| route::choose(name, plan, wanted.fallback)).collect::<Result<_>>()?;
+            wanted.kinds().map(|plan| route::choose(name, plan, gpu.shared_memory, wanted.fallback)).collect::<Result<_>>()?;
         let rows = gpu.take_lane().map_err(|failure| gpu.refused(name, &failure))?;
         let laid_out = lay_out_for(gpu, name, wanted, &mut choices, &rows);
         let (layout, memory) = match laid_out {

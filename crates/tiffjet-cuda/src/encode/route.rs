@@ -6,7 +6,7 @@ use tiffjet::{Error, Fallback, LevelPlan, Result};
 
 use crate::ffi::driver::{Failure, Stream};
 use crate::ffi::nvcomp::{Method, Nvcomp};
-use crate::kernels::launch::{lzw_scratch, packbits_scratch};
+use crate::kernels::launch::{lzw_scratch, packbits_scratch, shared, zstd_scratch};
 
 /// Which way tiles go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub enum Route {
     PackBits,
     /// Own kernels.
     Lzw,
+    /// Own kernels.
+    Zstd,
     /// nvCOMP, with a zlib frame around Deflate.
     Nvcomp(Method),
     /// Packed on the device, encoded by the host's codec.
@@ -45,14 +47,14 @@ pub struct Needs {
 
 /// What nvCOMP's algorithms of Deflate are worth on zlib's scale, by its documentation and measurement.
 const ALGORITHMS: [(std::ops::RangeInclusive<i32>, i32); 3] = [(1..=1, 2), (2..=6, 4), (7..=9, 5)];
-/// Levels whose files are no smaller than those of nvCOMP's ZSTD, which has one.
-const ZSTD_LEVELS: std::ops::RangeInclusive<i32> = 1..=3;
+/// Levels whose files are no smaller than those of nvCOMP's ZSTD, which has one. The own kernels stand for level 1.
+const NVCOMP_ZSTD: std::ops::RangeInclusive<i32> = 2..=3;
 /// The algorithm for those who ask for no level: its files are 5 to 14 % larger than those of the host's default.
 const DEFAULT_ALGORITHM: i32 = 1;
 
 /// The route of an image. What the device can't do is refused where no other way is allowed.
-pub fn choose(name: &Arc<str>, plan: &LevelPlan, fallback: Fallback) -> Result<Choice> {
-    match on_device(plan) {
+pub fn choose(name: &Arc<str>, plan: &LevelPlan, shared_memory: u32, fallback: Fallback) -> Result<Choice> {
+    match on_device(plan, shared_memory) {
         Ok(route) => Ok(Choice { route, fallback: None }),
         Err(why) => on_host(name, plan, fallback, &why),
     }
@@ -73,14 +75,17 @@ pub fn on_host(name: &Arc<str>, plan: &LevelPlan, fallback: Fallback, why: &str)
 }
 
 /// The route on the device, or why there is none.
-fn on_device(plan: &LevelPlan) -> Result<Route, String> {
+fn on_device(plan: &LevelPlan, shared_memory: u32) -> Result<Route, String> {
     let method = match plan.codec.name() {
         "none" => return Ok(Route::Plain),
         "packbits" => return Ok(Route::PackBits),
         "lzw" => return Ok(Route::Lzw),
         "zstd" => match plan.settings.level {
-            None => Method::Zstd,
-            Some(level) if ZSTD_LEVELS.contains(&level) => Method::Zstd,
+            None | Some(1) if shared_memory < shared::ALL.zstd_encode => {
+                return Err("the GPU has too little shared memory for it".into());
+            }
+            None | Some(1) => return Ok(Route::Zstd),
+            Some(level) if NVCOMP_ZSTD.contains(&level) => Method::Zstd,
             Some(level) => return Err(format!("the GPU has no level {level} of ZSTD")),
         },
         "deflate" => Method::Deflate(match plan.settings.level {
@@ -113,8 +118,9 @@ impl Route {
                 let longest = bytes + bytes / row * row.div_ceil(128);
                 Ok(Needs { slot: packbits_scratch(bytes, row).next_multiple_of(16), longest, ..none })
             }
-            Self::Lzw => {
-                let slot = lzw_scratch(bytes).next_multiple_of(16);
+            Self::Lzw | Self::Zstd => {
+                let slot = if self == Self::Lzw { lzw_scratch(bytes) } else { zstd_scratch(bytes) };
+                let slot = slot.next_multiple_of(16);
                 Ok(Needs { slot, longest: slot, ..none })
             }
             Self::Nvcomp(method) => {
@@ -137,7 +143,7 @@ impl Route {
 
     /// Whether tiles are encoded on the device.
     pub fn encodes(self) -> bool {
-        matches!(self, Self::PackBits | Self::Lzw | Self::Nvcomp(_))
+        matches!(self, Self::PackBits | Self::Lzw | Self::Zstd | Self::Nvcomp(_))
     }
 }
 

@@ -368,6 +368,7 @@ impl Wave {
         match kind.route {
             Route::PackBits => gpu.kernels.packbits_sizes(stream, tiles, count, self.most_rows(kind), sizes)?,
             Route::Lzw => gpu.kernels.lzw_encode(stream, tiles, count, largest, sizes)?,
+            Route::Zstd => gpu.kernels.zstd_encode(stream, tiles, count, largest, sizes)?,
             Route::Nvcomp(method) => {
                 lengths.statuses = at(layout.statuses);
                 let chunks = Chunks {
@@ -417,6 +418,7 @@ impl Wave {
         match kind.route {
             Route::PackBits => gpu.kernels.packbits_write(stream, tiles, self.most_rows(kind), &blob),
             Route::Lzw => gpu.kernels.lzw_write(stream, tiles, largest, &blob),
+            Route::Zstd => gpu.kernels.zstd_write(stream, tiles, largest, &blob),
             Route::Nvcomp(method) => {
                 let sums = if matches!(method, Method::Deflate(_)) { at(layout.sums) } else { 0 };
                 gpu.kernels.gather(stream, at(layout.tables.outputs), layout.needs.longest, sums, &blob)
