@@ -92,7 +92,9 @@ fn on_device(plan: &LevelPlan, shared_memory: u32) -> Result<Route, String> {
             None => DEFAULT_ALGORITHM,
             Some(level) => {
                 let found = ALGORITHMS.iter().find(|(levels, _)| levels.contains(&level));
-                found.map(|(_, algorithm)| *algorithm).ok_or_else(|| format!("the GPU has no level {level} of Deflate"))?
+                found
+                    .map(|(_, algorithm)| *algorithm)
+                    .ok_or_else(|| format!("the GPU has no level {level} of Deflate"))?
             }
         }),
         _ => return Err("the GPU has no encoder for it".into()),

@@ -187,10 +187,13 @@ impl Nvcomp {
         let mut found = Alignments::default();
         let f = &self.functions;
         let (name, call) = match method {
-            Method::Zstd => ("nvcompBatchedZstdCompressGetRequiredAlignments", f.nvcompBatchedZstdCompressGetRequiredAlignments),
-            Method::Deflate(_) => {
-                ("nvcompBatchedDeflateCompressGetRequiredAlignments", f.nvcompBatchedDeflateCompressGetRequiredAlignments)
+            Method::Zstd => {
+                ("nvcompBatchedZstdCompressGetRequiredAlignments", f.nvcompBatchedZstdCompressGetRequiredAlignments)
             }
+            Method::Deflate(_) => (
+                "nvcompBatchedDeflateCompressGetRequiredAlignments",
+                f.nvcompBatchedDeflateCompressGetRequiredAlignments,
+            ),
         };
         // SAFETY: it writes a struct of this layout.
         checked(name, unsafe { call(options(method), &mut found) })?;
@@ -202,10 +205,13 @@ impl Nvcomp {
         let mut most = 0;
         let f = &self.functions;
         let (name, call) = match method {
-            Method::Zstd => ("nvcompBatchedZstdCompressGetMaxOutputChunkSize", f.nvcompBatchedZstdCompressGetMaxOutputChunkSize),
-            Method::Deflate(_) => {
-                ("nvcompBatchedDeflateCompressGetMaxOutputChunkSize", f.nvcompBatchedDeflateCompressGetMaxOutputChunkSize)
+            Method::Zstd => {
+                ("nvcompBatchedZstdCompressGetMaxOutputChunkSize", f.nvcompBatchedZstdCompressGetMaxOutputChunkSize)
             }
+            Method::Deflate(_) => (
+                "nvcompBatchedDeflateCompressGetMaxOutputChunkSize",
+                f.nvcompBatchedDeflateCompressGetMaxOutputChunkSize,
+            ),
         };
         // SAFETY: it writes one number.
         checked(name, unsafe { call(bytes as usize, options(method), &mut most) })?;
