@@ -16,7 +16,7 @@ pub const WANTED: Wanted = Wanted {
     name: "nvCOMP",
     sonames: &["libnvcomp.so.6", "libnvcomp.so.5"],
     wheels: &["nvidia/libnvcomp/lib64", "nvidia/nvcomp"],
-    enables: "writing ZSTD and Deflate on the GPU",
+    enables: "levels 2 and 3 of ZSTD and 2 to 9 of Deflate when writing on the GPU",
     hint: "pip install nvidia-libnvcomp-cu13 or nvidia-libnvcomp-cu12, version 5 or 6",
 };
 
