@@ -122,7 +122,13 @@ pub fn device_of(object: &Bound<'_, PyAny>, otherwise: i32) -> PyResult<Option<D
 pub fn lend(object: &Bound<'_, PyAny>, device: Device) -> PyResult<Lent> {
     /// The stream that everybody's work waits for, in DLPack's numbers and in the driver's.
     const LEGACY: i64 = 1;
-    if !object.hasattr("__dlpack__")? {
+    // Where it names its stream, it says more than DLPack: some makers get strides that go back wrong there.
+    let said = object.getattr_opt("__cuda_array_interface__")?;
+    let streamed = match &said {
+        Some(said) => said.contains("stream")? && !said.get_item("stream")?.is_none(),
+        None => false,
+    };
+    if streamed || !object.hasattr("__dlpack__")? {
         return interface(object, device);
     }
     let capsule = capsule(object, Some(LEGACY))?;

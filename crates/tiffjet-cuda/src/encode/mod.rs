@@ -32,6 +32,8 @@ const AHEAD: usize = 6;
 const BUSY: u64 = 32 << 20;
 /// Tiles that nvCOMP needs at once: it works on each of them as if it were alone.
 const BUSY_TILES: u64 = 1024;
+/// With fewer of them at once the host's codecs are faster.
+const FEW_TILES: u64 = 64;
 /// Plain bytes of a wave that the host's codecs get at once, with work for all cores.
 const HOST_WAVE: u64 = 32 << 20;
 /// Device memory where nobody says: for own kernels, and for nvCOMP, whose scratch alone can have a gigabyte.
@@ -366,10 +368,14 @@ fn lay_out_for(
     let mut kinds = wanted.with_routes(choices);
     let allowed = budget(wanted.memory, free, &kinds);
     let mut layout = lay_out_kinds(wanted, &kinds, allowed, rows).map_err(refused)?;
-    if layout.bytes > allowed && kinds.iter().any(|(_, route)| matches!(route, Route::Nvcomp(_))) {
+    let poor = layout.bytes > allowed || wanted.fallback == Fallback::Allow && is_short(&layout, &kinds);
+    if poor && kinds.iter().any(|(_, route)| matches!(route, Route::Nvcomp(_))) {
         for (choice, (plan, route)) in choices.iter_mut().zip(kinds) {
             if matches!(route, Route::Nvcomp(_)) {
-                let why = format!("nvCOMP needs {} bytes of device memory, and {allowed} are allowed", layout.bytes);
+                let why = match layout.bytes > allowed {
+                    true => format!("nvCOMP needs {} bytes of device memory, and {allowed} are allowed", layout.bytes),
+                    false => format!("nvCOMP is slow with the few tiles that {allowed} bytes of device memory hold"),
+                };
                 *choice = route::on_host(name, plan, wanted.fallback, &why)?;
             }
         }
@@ -388,6 +394,12 @@ fn lay_out_for(
         _ => refused(failure),
     })?;
     Ok((layout, memory))
+}
+
+/// Whether waves are so small that nvCOMP leaves the device idle.
+fn is_short(layout: &Layout, kinds: &[(&LevelPlan, Route)]) -> bool {
+    let waves = layout.waves.iter().zip(kinds);
+    waves.into_iter().any(|((tiles, _), (plan, _))| u64::from(*tiles) < plan.tiles().min(FEW_TILES))
 }
 
 /// The best layout that so many bytes allow.
