@@ -22,15 +22,18 @@ use crate::storage::{DeviceBuffer, download};
 pub struct Settings {
     /// Device memory of a read beside its result.
     pub budget: u64,
-    /// Bytes that are loaded before their tiles are decoded, while more arrive.
+    /// The most bytes that are loaded before their tiles are decoded, while more arrive. Small reads take less, so that
+    /// every lane has its share.
     pub group: u64,
+    /// Groups that are on the device at once, at most [`LANES`].
+    pub lanes: usize,
     /// Threads that fill slots; 0 for as many as there are.
     pub threads: usize,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { budget: 1 << 30, group: 24 << 20, threads: 0 }
+        Self { budget: 3 << 29, group: 32 << 20, lanes: LANES, threads: 0 }
     }
 }
 
@@ -40,6 +43,8 @@ const WIDEST: u32 = (1 << 31) - 1024;
 const WORTH: f64 = 1e-3;
 /// Bytes a second from the cores to the device.
 const UPLOAD: f64 = 40e9;
+/// A group of a small read is smaller than that of a large one, but not by more than this.
+const SMALLER: u64 = 4;
 /// The least that a load is worth a thread for.
 const LEAST_LOAD: u64 = 256 << 10;
 
@@ -287,11 +292,14 @@ impl<'a> Reading<'a> {
             let what = format!("bytes of memory of {} for one tile beside the pixels", self.gpu.device);
             return Err(Error::limit(&self.name, what, largest, budget));
         }
-        let lanes = (budget / largest.max(1)).clamp(1, LANES as u64);
+        let lanes = (budget / largest.max(1)).clamp(1, self.settings.lanes.clamp(1, LANES) as u64);
         let threads = self.threads() as u64;
         let bytes: u64 = self.items.iter().map(|item| self.loaded(item)).sum();
         let load = (bytes / threads.max(1)).clamp(LEAST_LOAD, SLOT as u64).next_multiple_of(4096);
-        Ok((Bounds { group: budget / lanes, image: self.settings.group.max(1), load }, lanes as usize))
+        // One group more than there are lanes waits for the first of them: with few large tiles, twice as long.
+        let most = self.settings.group.max(1);
+        let image = bytes.div_ceil(lanes).clamp((most / SMALLER).max(1), most);
+        Ok((Bounds { group: budget / lanes, image, load }, lanes as usize))
     }
 
     /// Bytes that pass through the ring for a tile.

@@ -12,7 +12,7 @@ use crate::ffi::driver::{
 use crate::kernels::Kernels;
 
 /// Streams that decode side by side in one read: while the tiles of one are decoded, those of the next arrive.
-pub const LANES: usize = 4;
+pub const LANES: usize = 8;
 /// Bytes of one slot of the ring: large enough for full speed over the bus, small enough to begin soon.
 pub const SLOT: usize = 4 << 20;
 /// Slots that a process has at most. Page-locking costs a millisecond for a few MiB, so they are made as they are needed.
