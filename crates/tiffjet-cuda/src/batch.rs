@@ -9,7 +9,7 @@ use std::ops::Range;
 use tiffjet::plan::{TileRead, joins};
 use tiffjet::{Layout, ReadJob, ReadPlan};
 
-use crate::codec::{ROUTES, Size};
+use crate::codec::{LIBRARY_ROUTES, Output, ROUTES, Size};
 use crate::kernels::{Format, Place, Tile};
 
 /// Bytes around the image and behind the decoded tiles that kernels may read.
@@ -26,6 +26,8 @@ pub enum Way {
     Direct,
     /// Decoded by a route of the table.
     Device(usize),
+    /// Decoded on the device by a library of the other table.
+    Library(usize, Output),
     /// Decoded by the host.
     Host,
 }
@@ -172,6 +174,41 @@ struct Coded {
     scratch: u64,
 }
 
+/// A tile for a library.
+#[derive(Debug, Clone, Copy)]
+pub struct Given {
+    /// Which job.
+    pub job: usize,
+    /// Which tile of its plan.
+    pub tile: usize,
+    /// Place of its status.
+    pub id: u32,
+    /// First byte among the decoded tiles.
+    output: u64,
+}
+
+/// Tiles that are given to a library at once.
+#[derive(Debug, Clone)]
+pub struct Gift {
+    /// Which library.
+    pub route: usize,
+    /// How they come out.
+    pub output: Output,
+    /// The tiles.
+    pub tiles: Vec<Given>,
+    /// Their bytes in the file.
+    bytes: u64,
+}
+
+/// The formats of a job's tiles.
+#[derive(Debug, Clone, Copy)]
+pub struct Formats {
+    /// As the codec of the host gives them.
+    pub plain: usize,
+    /// With a plane for each sample.
+    pub planes: usize,
+}
+
 /// Parts of one format in a group.
 #[derive(Debug, Clone, Default)]
 struct Parts {
@@ -189,6 +226,8 @@ pub struct Group {
     pub bytes: u64,
     /// What to load.
     pub loads: Vec<Load>,
+    /// What libraries get. It passes by the group's image.
+    pub gifts: Vec<Gift>,
     segments: Vec<Segment>,
     /// Bytes of the image so far.
     image: u64,
@@ -239,13 +278,17 @@ pub fn cost(job: &ReadJob<'_>, item: &Item) -> u64 {
         Way::Fill => 0,
         Way::Direct => input,
         Way::Host => plan.layout().plain_bytes(tile.rows),
+        Way::Library(_, output) => {
+            let places = if output == Output::Planes { u64::from(plan.layout().format.samples) } else { 1 };
+            plan.layout().decoded_bytes(tile.rows).saturating_add(places * Place::SIZE)
+        }
         Way::Device(route) => {
             let output = plan.layout().decoded_bytes(tile.rows);
             let size = Size::default().with(clip(input), clip(output));
             input.saturating_add(output).saturating_add(ROUTES[route].scratch(size))
         }
     };
-    bytes.saturating_add(tables + 4 * SLACK + TAIL)
+    bytes.saturating_add(tables + 8 * SLACK + TAIL)
 }
 
 fn clip(bytes: u64) -> u32 {
@@ -256,8 +299,8 @@ fn clip(bytes: u64) -> u32 {
 pub struct Cutter<'a> {
     jobs: &'a [ReadJob<'a>],
     formats: &'a [Format],
-    /// The format of each job's tiles.
-    format_of: &'a [usize],
+    /// The formats of each job's tiles.
+    formats_of: &'a [Formats],
     bounds: Bounds,
     done: Vec<Group>,
     open: Group,
@@ -265,8 +308,8 @@ pub struct Cutter<'a> {
 
 impl<'a> Cutter<'a> {
     /// For these jobs.
-    pub fn new(jobs: &'a [ReadJob<'a>], formats: &'a [Format], format_of: &'a [usize], bounds: Bounds) -> Self {
-        Self { jobs, formats, format_of, bounds, done: Vec::new(), open: Group::default() }
+    pub fn new(jobs: &'a [ReadJob<'a>], formats: &'a [Format], formats_of: &'a [Formats], bounds: Bounds) -> Self {
+        Self { jobs, formats, formats_of, bounds, done: Vec::new(), open: Group::default() }
     }
 
     /// Adds a tile.
@@ -289,8 +332,11 @@ impl<'a> Cutter<'a> {
                 From::Image(self.open.segment(job.plan.layout().plain_bytes(tile.rows), what))
             }
             Way::Device(route) => From::Decoded(self.open.decode(job.plan, item, tile, route)),
+            Way::Library(route, output) => From::Decoded(self.open.give(job.plan, item, tile, (route, output))),
         };
-        let format = self.format_of[item.job];
+        let planes = matches!(item.way, Way::Library(_, Output::Planes));
+        let formats = self.formats_of[item.job];
+        let format = if planes { formats.planes } else { formats.plain };
         let first = u64::from(tile.part.y - tile.first_row) * self.formats[format].row_bytes;
         let place = Place {
             x: tile.part.x,
@@ -301,7 +347,15 @@ impl<'a> Cutter<'a> {
             plane: tile.plane.into(),
             ..Place::default()
         };
-        self.open.place(format, Placed { from: from.after(first), job: item.job, place });
+        if !planes {
+            return self.open.place(format, Placed { from: from.after(first), job: item.job, place });
+        }
+        let plane_bytes = self.formats[format].row_bytes * u64::from(tile.rows);
+        for plane in 0..job.plan.layout().format.samples {
+            let from = from.after(first + u64::from(plane) * plane_bytes);
+            let place = Place { plane: u32::from(tile.plane) + u32::from(plane), ..place };
+            self.open.place(format, Placed { from, job: item.job, place });
+        }
     }
 
     /// Adds a rectangle of one value.
@@ -408,6 +462,32 @@ impl Group {
         coded.size = coded.size.with(in_bytes, out_bytes);
         coded.tiles.push(Decoded { input, output, in_bytes, out_bytes, id: item.id });
         output
+    }
+
+    /// Room for a tile that a library decodes, and the tile among those that it gets.
+    fn give(&mut self, plan: &ReadPlan, item: &Item, tile: &TileRead, (route, output): (usize, Output)) -> u64 {
+        /// Bytes that are enough for one gift.
+        const ENOUGH: u64 = 16 << 20;
+        let at = aligned(self.decoded, 256);
+        self.decoded = aligned(at + plan.layout().decoded_bytes(tile.rows) + TAIL, 16);
+        let open = |gift: &&mut Gift| {
+            (gift.route, gift.output) == (route, output)
+                && gift.tiles.len() < LIBRARY_ROUTES[route].at_once()
+                && gift.bytes < ENOUGH
+        };
+        if self.gifts.last_mut().filter(open).is_none() {
+            self.gifts.push(Gift { route, output, tiles: Vec::new(), bytes: 0 });
+        }
+        if let Some(gift) = self.gifts.last_mut() {
+            gift.tiles.push(Given { job: item.job, tile: item.tile, id: item.id, output: at });
+            gift.bytes += tile.range.end - tile.range.start;
+        }
+        at
+    }
+
+    /// The address of a decoded tile, in memory that begins at `base`.
+    pub fn output_of(&self, base: u64, given: &Given) -> u64 {
+        base + self.decoded_at + given.output
     }
 
     fn place(&mut self, format: usize, placed: Placed) {

@@ -8,11 +8,11 @@ use tiffjet::backend::{changed, common_bytes};
 use tiffjet::plan::{self, Costs};
 use tiffjet::{Error, Fallback, ReadJob, ReadOptions, Report, Result, decode_tile};
 
-use crate::batch::{self, Bounds, Cutter, Group, Item, Rect, Way};
-use crate::codec::{Batch, ROUTES};
-use crate::fetch::{Fetch, Opened, Outcome};
+use crate::batch::{self, Bounds, Cutter, Formats, Group, Item, Rect, Way};
+use crate::codec::{self, Batch, LIBRARY_ROUTES, Output, ROUTES};
+use crate::fetch::{Fetch, Lane, Opened, Outcome};
 use crate::ffi::driver::{Event, Failure, Stream};
-use crate::format::{format, value, way};
+use crate::format::{format, in_planes, library, value, way};
 use crate::kernels::{Format, STATUS_LONGER};
 use crate::memory::{Gpu, LANES, SLOT, Streams};
 use crate::storage::{DeviceBuffer, download};
@@ -155,7 +155,9 @@ struct Reading<'a> {
     coded: Vec<usize>,
     rects: Vec<Rect>,
     formats: Vec<Format>,
-    format_of: Vec<usize>,
+    formats_of: Vec<Formats>,
+    /// For each job the library that decodes its tiles, where one does.
+    library_of: Vec<Option<(usize, Output)>>,
     begun: Instant,
 }
 
@@ -174,21 +176,28 @@ impl<'a> Reading<'a> {
             coded: Vec::new(),
             rects: Vec::new(),
             formats: Vec::new(),
-            format_of: Vec::new(),
+            formats_of: Vec::new(),
+            library_of: Vec::new(),
             begun,
         };
         debug_assert!(bytes > 0);
         for (job, ReadJob { source, plan }) in jobs.iter().enumerate() {
-            let format = reading.format(format(plan));
-            reading.format_of.push(format);
+            let plain = format(plan);
+            let library = library(gpu, plan);
+            let planes = library.is_some_and(|(_, output)| output == Output::Planes).then(|| in_planes(&plain));
+            let format = reading.format(plain);
+            let planes = planes.map_or(format, |planes| reading.format(planes));
+            reading.formats_of.push(Formats { plain: format, planes });
+            reading.library_of.push(library);
             if plan.layout().format.width >= WIDEST {
                 let feature = format!("tiles of {} columns on the GPU", plan.layout().format.width);
                 return Err(Error::unsupported(source.name(), feature, "read it on the CPU"));
             }
             for (tile, read) in plan.tiles().iter().enumerate() {
-                let way = way(plan, read);
+                let way = way(plan, read, library);
                 if way == Way::Host && options.fallback == Fallback::Forbid {
-                    let feature = format!("decoding {} on the GPU", plan.layout().codec.name());
+                    let feature =
+                        format!("decoding {} on the GPU ({})", plan.layout().codec.name(), reading.why_host(plan));
                     return Err(Error::unsupported(source.name(), feature, "fallback is forbidden"));
                 }
                 reading.items.push(Item { job, tile, way, id: 0, cut: false });
@@ -228,9 +237,22 @@ impl<'a> Reading<'a> {
         }
     }
 
+    /// Why the tiles of a plan are decoded on the host.
+    fn why_host(&self, plan: &tiffjet::ReadPlan) -> String {
+        let layout = plan.layout();
+        let Some(route) = codec::find_library(layout.codec.name()).map(|route| LIBRARY_ROUTES[route]) else {
+            return "they have no GPU route".to_owned();
+        };
+        match route.output(layout).and_then(|_| route.absence(self.gpu)) {
+            Some(absence) => absence,
+            None => format!("{} does not take their pixels", route.library()),
+        }
+    }
+
     /// Gives each tile that the device decodes the place of its status.
     fn number(&mut self) {
-        for (i, item) in self.items.iter_mut().enumerate().filter(|(_, item)| matches!(item.way, Way::Device(_))) {
+        let decoded = |item: &Item| matches!(item.way, Way::Device(_) | Way::Library(..));
+        for (i, item) in self.items.iter_mut().enumerate().filter(|(_, item)| decoded(item)) {
             item.id = self.coded.len() as u32;
             self.coded.push(i);
         }
@@ -462,7 +484,7 @@ impl<'a> Reading<'a> {
         let rects: Vec<Rect> = failed
             .keys()
             .map(|&job| {
-                formats.push(Format { fill: value(fill), ..self.formats[self.format_of[job]].clone() });
+                formats.push(Format { fill: value(fill), ..self.formats[self.formats_of[job].plain].clone() });
                 let [_, height, width] = self.jobs[job].plan.shape().map(|n| n as u32);
                 Rect { job, format: formats.len() - 1, at: (0, 0), size: (height, width) }
             })
@@ -474,7 +496,8 @@ impl<'a> Reading<'a> {
     /// What is known before it is done.
     fn report(&self) -> Report {
         let mut report = Report { tiles: self.items.len(), ..Report::default() };
-        let (mut routes, mut without) = (BTreeMap::<(&str, bool), usize>::new(), BTreeMap::<&str, usize>::new());
+        let mut routes: BTreeMap<(&str, String), usize> = BTreeMap::new();
+        let mut without: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
         for item in &self.items {
             let plan = self.jobs[item.job].plan;
             let tile = &plan.tiles()[item.tile];
@@ -484,18 +507,23 @@ impl<'a> Reading<'a> {
                 report.sparse += 1;
                 continue;
             }
-            *routes.entry((codec, item.way == Way::Host)).or_default() += 1;
+            let place = match item.way {
+                Way::Host => "host".to_owned(),
+                Way::Library(route, _) => format!("{} by {}", self.gpu.device, LIBRARY_ROUTES[route].library()),
+                _ => self.gpu.device.clone(),
+            };
+            *routes.entry((codec, place)).or_default() += 1;
             // What the cores took to be done sooner is no fallback.
-            if item.way == Way::Host && way(plan, tile) == Way::Host {
-                *without.entry(codec).or_default() += 1;
+            if item.way == Way::Host && way(plan, tile, self.library_of[item.job]) == Way::Host {
+                without.entry(codec).or_insert((item.job, 0)).1 += 1;
             }
         }
-        for ((codec, host), count) in routes {
-            let place = if host { "host" } else { self.gpu.device.as_str() };
+        for ((codec, place), count) in routes {
             report.routes.push((format!("{codec} on {place}"), count));
         }
-        for (codec, count) in without {
-            report.fallbacks.push(format!("{count} tiles of {codec} decoded on the host: they have no GPU route"));
+        for (codec, (job, count)) in without {
+            let why = self.why_host(self.jobs[job].plan);
+            report.fallbacks.push(format!("{count} tiles of {codec} decoded on the host: {why}"));
         }
         report
     }
@@ -575,17 +603,29 @@ impl Pass<'_> {
     /// Puts everything into the streams. When it returns, the first stream has all of it before it.
     fn run_with(&self, streams: &Streams, items: &[Item], rects: &[Rect], formats: &[Format]) -> Result<Outcome> {
         let reading = self.reading;
-        let mut cutter = Cutter::new(reading.jobs, formats, &reading.format_of, self.bounds.0);
+        let mut cutter = Cutter::new(reading.jobs, formats, &reading.formats_of, self.bounds.0);
         items.iter().for_each(|item| cutter.add(item));
         rects.iter().for_each(|rect| cutter.fill(*rect));
         let groups = cutter.finish();
         let keep_going = reading.options.fill_failed.is_some();
         let lanes = self.bounds.1.min(groups.len()).max(1);
-        let fetch = Fetch::new(reading.gpu, reading.jobs, &groups, keep_going, self.dry);
-        let conductor = Conductor { pass: self, streams, lanes, formats, groups: &groups, fetch: &fetch };
-        let outcome = conductor.run();
+        let fetch = Fetch::new((reading.gpu, reading.jobs), &groups, self.statuses, keep_going, self.dry);
+        // All groups of a lane have the same memory one after the other: in its stream nothing overtakes anything.
+        let share = groups.iter().map(|group| group.bytes).max().unwrap_or(0).next_multiple_of(256);
+        let asked = share * lanes as u64;
+        let main = &streams.lanes[0];
+        let arena = match asked {
+            0 => return Ok(fetch.outcome()),
+            _ => reading.refused_with(asked, main.take(reading.gpu.pool(), asked))?,
+        };
+        let conductor = Conductor { pass: self, streams, lanes, formats, groups: &groups, fetch: &fetch, arena, share };
+        let mut outcome = conductor.run();
+        if outcome.is_err() {
+            // Nothing may still write to the memory when somebody else gets it.
+            streams.lanes.iter().for_each(|lane| drop(lane.wait()));
+        }
+        outcome = outcome.and(main.give_back(arena));
         let result = fetch.outcome();
-        let asked = groups.iter().map(|group| group.bytes).max().unwrap_or(0);
         reading.refused_with(asked, outcome.and(result.refused.clone().map_or(Ok(()), Err)))?;
         Ok(result)
     }
@@ -599,18 +639,21 @@ struct Conductor<'a> {
     formats: &'a [Format],
     groups: &'a [Group],
     fetch: &'a Fetch<'a>,
+    /// Memory of all lanes, a share for each.
+    arena: u64,
+    share: u64,
 }
 
 impl Conductor<'_> {
     fn run(&self) -> Result<(), Failure> {
         self.fork()?;
-        let workers = self.pass.reading.threads().min(self.fetch.loads());
+        let workers = self.pass.reading.threads().min(self.fetch.tasks());
         let outcome = if workers <= 1 {
             self.alone()
         } else {
             self.pass.reading.gpu.threads.in_place_scope(|scope| {
                 for _ in 0..workers {
-                    scope.spawn(|_| self.fetch.work(&|group| self.lane(group)));
+                    scope.spawn(|_| self.fetch.work(&|group| self.place(group)));
                 }
                 let outcome = self.conduct();
                 if let Err(failure) = &outcome {
@@ -623,7 +666,12 @@ impl Conductor<'_> {
     }
 
     fn lane(&self, group: usize) -> &Stream {
-        &self.streams.lanes[group % self.lanes]
+        self.place(group).stream
+    }
+
+    fn place(&self, group: usize) -> Lane<'_> {
+        let lane = group % self.lanes;
+        Lane { stream: &self.streams.lanes[lane], begin: &self.streams.begins[lane] }
     }
 
     /// The other lanes begin where the first one is.
@@ -647,20 +695,14 @@ impl Conductor<'_> {
 
     /// A small read needs no other thread.
     fn alone(&self) -> Result<(), Failure> {
-        let mut opened = 0;
-        let outcome = (0..self.groups.len()).try_for_each(|group| {
+        (0..self.groups.len()).try_for_each(|group| {
             self.open(group)?;
-            opened = group + 1;
-            self.fetch.work_alone(&|group| self.lane(group), group)?;
+            self.fetch.work_alone(&|group| self.place(group), group)?;
             match self.fetch.wait(group) {
-                true => self.launch(group).map(|()| opened = 0),
+                true => self.launch(group),
                 false => Ok(()),
             }
-        });
-        if opened > 0 {
-            self.close(opened - 1);
-        }
-        outcome
+        })
     }
 
     fn conduct(&self) -> Result<(), Failure> {
@@ -681,32 +723,27 @@ impl Conductor<'_> {
         if launched < opened {
             self.fetch.stop(outcome.clone().err());
             self.fetch.settle();
-            (launched..opened).for_each(|group| self.close(group));
         }
         outcome
     }
 
     fn open(&self, group: usize) -> Result<(), Failure> {
-        let pass = self.pass;
-        let base = self.lane(group).take(pass.reading.gpu.pool(), self.groups[group].bytes)?;
-        let tables = self.groups[group].tables(base, pass.outputs, self.formats);
+        let Lane { stream, begin } = self.place(group);
+        if !self.groups[group].gifts.is_empty() {
+            begin.record(stream)?;
+        }
+        let base = self.arena + (group % self.lanes) as u64 * self.share;
+        let tables = self.groups[group].tables(base, self.pass.outputs, self.formats);
         self.fetch.open(group, Opened { base, tables });
         Ok(())
     }
 
-    fn close(&self, group: usize) {
-        if let Some(opened) = self.fetch.opened(group) {
-            // Where the driver does not take it back there is nothing left to do.
-            let _ = self.lane(group).give_back(opened.base);
-        }
-    }
-
-    /// All loads of a group are in its lane: decodes and places its tiles, and gives its memory back.
+    /// All loads of a group are in its lane: decodes and places its tiles.
     fn launch(&self, group: usize) -> Result<(), Failure> {
         let Some(opened) = self.fetch.opened(group) else { return Ok(()) };
         let (gpu, lane, base) = (self.pass.reading.gpu, self.lane(group), opened.base);
         if self.pass.dry {
-            return lane.give_back(base);
+            return Ok(());
         }
         if let Some((start, _)) = self.pass.timing {
             lane.wait()?;
@@ -727,10 +764,10 @@ impl Conductor<'_> {
             let places = (parts.table, parts.count, parts.tallest);
             gpu.kernels.place(lane, places, &self.formats[parts.format], parts.bands)?;
         }
-        if let Some((_, end)) = self.pass.timing {
-            end.record(lane)?;
+        match self.pass.timing {
+            Some((_, end)) => end.record(lane),
+            None => Ok(()),
         }
-        lane.give_back(base)
     }
 
     /// Tiles of a route that are on the device at about the same time.

@@ -9,7 +9,11 @@ use tiffjet::{Error, Result};
 use crate::ffi::driver::{
     Absence, Attribute, Context, Current, Driver, Event, Failure, Pinned, Pool, PoolValue, Stream,
 };
+use crate::ffi::lend::{Lender, Refusal};
+use crate::ffi::nvjpeg::{self, Engine, Nvjpeg};
+use crate::ffi::nvjpeg2k::{self, Nvjpeg2k};
 use crate::kernels::Kernels;
+use crate::states::States;
 
 /// Streams that decode side by side in one read: while the tiles of one are decoded, those of the next arrive.
 pub const LANES: usize = 4;
@@ -21,6 +25,10 @@ const SLOTS: usize = 40;
 const THREADS: usize = 24;
 /// Device memory that stays with the pool between reads.
 const KEPT: u64 = 4 << 30;
+/// Tiles of JPEG 2000 that are decoded at once: each has a state with memory for all steps of one.
+const JPEG2000_STATES: usize = 32;
+/// Batches of JPEG that are decoded at once.
+const JPEG_STATES: usize = 8;
 
 /// What is known of a device before it is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,6 +89,9 @@ pub struct Gpu {
     pub frees: Stream,
     context: Context,
     pool: Pool,
+    lender: &'static Lender,
+    jpeg2000: OnceLock<Result<States<nvjpeg2k::Decoder>, String>>,
+    jpeg: OnceLock<Result<States<nvjpeg::Decoder>, String>>,
     streams: Mutex<Vec<Streams>>,
 }
 
@@ -90,6 +101,8 @@ pub struct Streams {
     pub lanes: Vec<Stream>,
     /// One for each of them.
     pub joins: Vec<Event>,
+    /// Where the group that a lane has in hand begins.
+    pub begins: Vec<Event>,
     /// Where the one word comes that says how it went.
     pub verdict: Pinned,
 }
@@ -177,7 +190,10 @@ impl Gpu {
             ring: Ring::new(context),
             frees: context.stream().map_err(failed)?,
             context,
+            lender: Lender::new(&pool),
             pool,
+            jpeg2000: OnceLock::new(),
+            jpeg: OnceLock::new(),
             streams: Mutex::default(),
             device,
             info,
@@ -211,14 +227,42 @@ impl Gpu {
         Ok(free.saturating_add(kept))
     }
 
+    /// States of nvJPEG2000, or why there are none.
+    pub fn jpeg2000(&self) -> Result<&States<nvjpeg2k::Decoder>, &str> {
+        let made = self.jpeg2000.get_or_init(|| {
+            let library = Nvjpeg2k::get().map_err(ToString::to_string)?;
+            let decoder = self.prepared(|| nvjpeg2k::Decoder::new(library, self.context, self.lender))?;
+            Ok(States::new(decoder, JPEG2000_STATES))
+        });
+        made.as_ref().map_err(String::as_str)
+    }
+
+    /// States of nvJPEG, or why there are none.
+    pub fn jpeg(&self) -> Result<&States<nvjpeg::Decoder>, &str> {
+        let made = self.jpeg.get_or_init(|| {
+            let library = Nvjpeg::get().map_err(ToString::to_string)?;
+            let decoder =
+                self.prepared(|| nvjpeg::Decoder::new(library, self.context, self.lender, Engine::Kernels))?;
+            Ok(States::new(decoder, JPEG_STATES))
+        });
+        made.as_ref().map_err(String::as_str)
+    }
+
+    /// What a library makes with this device as the thread's own.
+    fn prepared<T>(&self, make: impl FnOnce() -> Result<T, Refusal>) -> Result<T, String> {
+        let _current = self.enter().map_err(|failure| failure.to_string())?;
+        make().map_err(|(Refusal::Data(failure) | Refusal::Failed(failure))| failure.to_string())
+    }
+
     /// Streams for one read, used before or new.
     pub fn take_streams(&self) -> Result<Streams, Failure> {
         if let Some(streams) = self.streams.lock().unwrap_or_else(PoisonError::into_inner).pop() {
             return Ok(streams);
         }
         let lanes = (0..LANES).map(|_| self.context.stream()).collect::<Result<Vec<_>, _>>()?;
-        let joins = (0..LANES).map(|_| self.context.event(false)).collect::<Result<Vec<_>, _>>()?;
-        Ok(Streams { lanes, joins, verdict: self.context.pinned(4096)? })
+        let events = || (0..LANES).map(|_| self.context.event(false)).collect::<Result<Vec<_>, _>>();
+        let (joins, begins) = (events()?, events()?);
+        Ok(Streams { lanes, joins, begins, verdict: self.context.pinned(4096)? })
     }
 
     /// Gives streams back. Work may still be in them: what comes next is in order behind it.

@@ -4,4 +4,7 @@
 //! this build does not know is still a value.
 
 pub mod driver;
+pub mod lend;
 pub mod load;
+pub mod nvjpeg;
+pub mod nvjpeg2k;
