@@ -49,15 +49,19 @@ impl LibraryRoute for Jpeg {
     }
 
     fn submit(&self, submission: &Submission<'_>) -> Result<(), Failure> {
-        let Ok(states) = submission.gpu.jpeg() else { return Ok(()) };
-        let Some(mut state) = data_refused(states.take())? else { return Ok(()) };
-        let outcome = decode(submission, &mut state);
-        if outcome.is_err() {
-            // Nothing of it may write when its memory is given to somebody else.
-            let _ = state.stream().wait();
+        for states in submission.gpu.jpeg().unwrap_or_default() {
+            let Some(mut state) = data_refused(states.take())? else { continue };
+            let outcome = decode(submission, &mut state);
+            if outcome.is_err() {
+                // Nothing of it may write when its memory is given to somebody else.
+                let _ = state.stream().wait();
+            }
+            states.give_back(state);
+            if outcome? {
+                break;
+            }
         }
-        states.give_back(state);
-        outcome
+        Ok(())
     }
 }
 
@@ -71,8 +75,8 @@ fn room(tile: &Coded<'_>) -> usize {
     (tile.length + tables + 2).next_multiple_of(ALIGNED)
 }
 
-/// A batch: read, made whole, looked at, and put into the state's stream.
-fn decode(work: &Submission<'_>, state: &mut nvjpeg::State) -> Result<(), Failure> {
+/// A batch: read, made whole, looked at, and put into the state's stream. `false` when another engine may try.
+fn decode(work: &Submission<'_>, state: &mut nvjpeg::State) -> Result<bool, Failure> {
     let shape = match work.output {
         Output::Pixels => Shape::Pixels,
         Output::Planes => Shape::Planes,
@@ -103,15 +107,21 @@ fn decode(work: &Submission<'_>, state: &mut nvjpeg::State) -> Result<(), Failur
     found.retain(|(_, picture)| state.agrees(picture, shape));
     let (ids, pictures): (Vec<u32>, Vec<Picture>) = found.into_iter().unzip();
     if pictures.is_empty() {
-        return Ok(());
+        return Ok(true);
     }
     state.stream().wait_for(work.after)?;
-    if data_refused(state.decode(&pictures, shape))?.is_some() {
+    let taken = data_refused(state.decode(&pictures, shape))?.is_some();
+    if taken {
         work.mark(state.stream(), ids.into_iter())?;
     }
     // What the library began before it refused may still write.
     let done = state.finish()?;
-    work.lane.wait_for(done)
+    work.lane.wait_for(done)?;
+    if !taken {
+        // Nor may it write over what the next engine does.
+        state.settle()?;
+    }
+    Ok(taken)
 }
 
 /// Makes a tile's stream an image on its own in `out`; gives its bytes, or `None` for what the host shall decode.

@@ -127,9 +127,9 @@ pub fn checked(lender: &Lender, call: &'static str, code: c_int) -> Result<(), R
         _ => "unknown",
     };
     let failure = Failure { call, code, reason: reason.to_owned() };
-    match code {
+    match lender.refused().filter(|_| code == ALLOCATOR_FAILURE) {
         // What the driver said is the news, not that the library heard it.
-        ALLOCATOR_FAILURE => Err(Refusal::Failed(lender.refused().unwrap_or(failure))),
-        _ => Err(Refusal::Data(failure)),
+        Some(refused) => Err(Refusal::Failed(refused)),
+        None => Err(Refusal::Data(failure)),
     }
 }
