@@ -28,6 +28,7 @@ UNSAFE = {
     "crates/tiffjet-python/src/capsule.rs",
     "crates/tiffjet-python/src/tensor.rs",
     "crates/tiffjet-cli/tests/measured/mod.rs",
+    "crates/tiffjet-cuda/src/ffi/cufile.rs",
     "crates/tiffjet-cuda/src/ffi/driver.rs",
     "crates/tiffjet-cuda/src/ffi/lend.rs",
     "crates/tiffjet-cuda/src/ffi/load.rs",

@@ -10,6 +10,7 @@ use tiffjet::plan::{TileRead, joins};
 use tiffjet::{Layout, ReadJob, ReadPlan};
 
 use crate::codec::{LIBRARY_ROUTES, Output, ROUTES, Size};
+use crate::ffi::cufile::PAGE;
 use crate::kernels::{Format, Place, Tile};
 
 /// Bytes around the image and behind the decoded tiles that kernels may read.
@@ -81,6 +82,8 @@ pub struct Bounds {
     pub image: u64,
     /// Bytes of a load.
     pub load: u64,
+    /// Whether bytes that can go straight to the device do.
+    pub direct: bool,
 }
 
 /// Where a part of a tile comes from.
@@ -200,6 +203,19 @@ pub struct Gift {
     bytes: u64,
 }
 
+/// Bytes of a file on their way to an image past the host. They are whole pages on both sides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Span {
+    /// First byte of the image.
+    pub at: u64,
+    /// First byte in the file.
+    pub start: u64,
+    /// Bytes.
+    pub length: u64,
+    /// Which job.
+    pub job: usize,
+}
+
 /// The formats of a job's tiles.
 #[derive(Debug, Clone, Copy)]
 pub struct Formats {
@@ -207,6 +223,8 @@ pub struct Formats {
     pub plain: usize,
     /// With a plane for each sample.
     pub planes: usize,
+    /// Its bytes go straight to the device.
+    pub direct: bool,
 }
 
 /// Parts of one format in a group.
@@ -228,6 +246,10 @@ pub struct Group {
     pub loads: Vec<Load>,
     /// What libraries get. It passes by the group's image.
     pub gifts: Vec<Gift>,
+    /// What storage writes to the image itself.
+    pub spans: Vec<Span>,
+    /// Bytes before the image.
+    front: u64,
     segments: Vec<Segment>,
     /// Bytes of the image so far.
     image: u64,
@@ -270,9 +292,9 @@ pub struct PartsLaunch {
 }
 
 /// Device memory that a tile alone takes.
-pub fn cost(job: &ReadJob<'_>, item: &Item) -> u64 {
+pub fn cost(job: &ReadJob<'_>, item: &Item, direct: bool) -> u64 {
     let (plan, tile) = (job.plan, &job.plan.tiles()[item.tile]);
-    let input = tile.range.end - tile.range.start;
+    let input = tile.range.end - tile.range.start + if direct { 3 * PAGE } else { 0 };
     let tables = Tile::SIZE + Place::SIZE + 256;
     let bytes = match item.way {
         Way::Fill => 0,
@@ -315,7 +337,8 @@ impl<'a> Cutter<'a> {
     /// Adds a tile.
     pub fn add(&mut self, item: &Item) {
         let job = &self.jobs[item.job];
-        let more = cost(job, item);
+        let direct = self.bounds.direct && self.formats_of[item.job].direct && !job.plan.layout().reversed;
+        let more = cost(job, item, direct);
         // Scratch of a group may be more than that of its tiles one by one: it is asked for all of them.
         if self.open.size(self.formats).saturating_add(more) > self.bounds.group
             || self.open.image >= self.bounds.image
@@ -326,12 +349,13 @@ impl<'a> Cutter<'a> {
         let tile = &job.plan.tiles()[item.tile];
         let from = match item.way {
             Way::Fill => From::Nothing,
+            Way::Direct if direct => From::Image(self.open.span_of(item, tile, job.source.length())),
             Way::Direct => From::Image(self.open.bytes_of(item, tile, false)),
             Way::Host => {
                 let what = What::Tile { job: item.job, tile: item.tile };
                 From::Image(self.open.segment(job.plan.layout().plain_bytes(tile.rows), what))
             }
-            Way::Device(route) => From::Decoded(self.open.decode(job.plan, item, tile, route)),
+            Way::Device(route) => From::Decoded(self.open.decode(job, item, tile, (route, direct))),
             Way::Library(route, output) => From::Decoded(self.open.give(job.plan, item, tile, (route, output))),
         };
         let planes = matches!(item.way, Way::Library(_, Output::Planes));
@@ -385,7 +409,7 @@ impl<'a> Cutter<'a> {
             return;
         }
         let mut group = std::mem::take(&mut self.open);
-        group.lay_out(self.formats, self.bounds.load);
+        group.lay_out(self.formats, &self.bounds);
         self.done.push(group);
     }
 
@@ -393,6 +417,19 @@ impl<'a> Cutter<'a> {
     pub fn finish(mut self) -> Vec<Group> {
         self.close();
         self.done
+    }
+}
+
+impl Span {
+    /// Pieces that are read side by side.
+    fn cut(self) -> impl Iterator<Item = Self> {
+        const PIECE: u64 = 1 << 20;
+        (0..self.length).step_by(PIECE as usize).map(move |done| Self {
+            at: self.at + done,
+            start: self.start + done,
+            length: PIECE.min(self.length - done),
+            job: self.job,
+        })
     }
 }
 
@@ -417,7 +454,14 @@ impl Group {
         let places: u64 = self.parts.values().map(|parts| parts.placed.len() as u64 * Place::SIZE).sum();
         let bands: u64 = self.parts.keys().map(|(format, _)| formats[*format].band_of.len() as u64 * 2 + 32).sum();
         let scratch: u64 = self.coded.iter().map(|(route, coded)| ROUTES[*route].scratch(coded.size) + 512).sum();
-        self.image + self.decoded + tiles + places + bands + scratch + 4 * SLACK
+        self.image
+            + self.decoded
+            + tiles
+            + places
+            + bands
+            + scratch
+            + 4 * SLACK
+            + if self.spans.is_empty() { 0 } else { PAGE }
     }
 
     /// Whether the kernels of a way, which count in 32 bits, could not take one more tile.
@@ -451,9 +495,32 @@ impl Group {
         self.segment(range.end - range.start, What::File { job: item.job, start: range.start, reversed })
     }
 
-    fn decode(&mut self, plan: &ReadPlan, item: &Item, tile: &TileRead, route: usize) -> u64 {
-        let layout = plan.layout();
-        let input = self.bytes_of(item, tile, layout.reversed);
+    /// Room for the pages that hold the bytes of a tile, behind its neighbour's where they are neighbours.
+    fn span_of(&mut self, item: &Item, tile: &TileRead, file: u64) -> u64 {
+        let range = &tile.range;
+        let start = range.start - range.start % PAGE;
+        let end = range.end.next_multiple_of(PAGE).min(file).max(range.end);
+        let end_of = |span: &Span| aligned(span.at + span.length, PAGE);
+        if let Some(span) = self.spans.last_mut()
+            && (span.job, end_of(span)) == (item.job, self.image)
+            && (span.start..=span.start + aligned(span.length, PAGE)).contains(&start)
+        {
+            span.length = span.length.max(end - span.start);
+            self.image = end_of(span);
+            return span.at + (range.start - span.start);
+        }
+        let at = aligned(self.image, PAGE);
+        self.spans.push(Span { at, start, length: end - start, job: item.job });
+        self.image = aligned(at + (end - start), PAGE);
+        at + (range.start - start)
+    }
+
+    fn decode(&mut self, job: &ReadJob<'_>, item: &Item, tile: &TileRead, (route, direct): (usize, bool)) -> u64 {
+        let layout = job.plan.layout();
+        let input = match direct {
+            true => self.span_of(item, tile, job.source.length()),
+            false => self.bytes_of(item, tile, layout.reversed),
+        };
         let output = self.decoded;
         let (in_bytes, out_bytes) =
             (clip(tile.range.end - tile.range.start), clip(layout.decoded_bytes(item.rows(layout, tile))));
@@ -497,7 +564,9 @@ impl Group {
     }
 
     /// Gives everything its place.
-    fn lay_out(&mut self, formats: &[Format], load: u64) {
+    fn lay_out(&mut self, formats: &[Format], bounds: &Bounds) {
+        self.front = if bounds.direct { PAGE } else { SLACK };
+        self.spans = std::mem::take(&mut self.spans).into_iter().flat_map(Span::cut).collect();
         self.tables_at = aligned(self.image, 16);
         let mut at = self.tables_at;
         for coded in self.coded.values_mut() {
@@ -514,19 +583,19 @@ impl Group {
         }
         let tables = Segment { at: self.tables_at, length: at - self.tables_at, what: What::Tables { start: 0 } };
         self.segments.push(tables);
-        self.decoded_at = aligned(SLACK + at + SLACK, 256);
+        self.decoded_at = aligned(self.front + at + SLACK, 256);
         let mut end = self.decoded_at + self.decoded + SLACK;
         for (route, coded) in &mut self.coded {
             coded.scratch = aligned(end, 256);
             end = coded.scratch + ROUTES[*route].scratch(coded.size);
         }
         self.bytes = end;
-        self.loads = loads(std::mem::take(&mut self.segments), load);
+        self.loads = loads(std::mem::take(&mut self.segments), bounds.load);
     }
 
     /// The address of a byte of the image, in memory that begins at `base`.
     pub fn image_at(&self, base: u64, at: u64) -> u64 {
-        base + SLACK + at
+        base + self.front + at
     }
 
     /// Its tables, for memory that begins at `base` and windows that begin at `outputs`.

@@ -8,9 +8,11 @@ use tiffjet::backend::{changed, common_bytes};
 use tiffjet::plan::{self, Costs};
 use tiffjet::{Error, Fallback, ReadJob, ReadOptions, Report, Result, decode_tile};
 
-use crate::batch::{self, Bounds, Cutter, Formats, Group, Item, Rect, Way};
+use crate::batch::{self, Bounds, Cutter, Formats, Group, Item, Rect, Span, Way};
 use crate::codec::{self, Batch, LIBRARY_ROUTES, Output, ROUTES};
+use crate::direct::{self, Direct};
 use crate::fetch::{Fetch, Lane, Opened, Outcome};
+use crate::ffi::cufile::{PAGE, Request, Transfer};
 use crate::ffi::driver::{Event, Failure, Stream};
 use crate::format::{format, in_planes, library, value, way};
 use crate::kernels::{Format, STATUS_LONGER};
@@ -156,6 +158,9 @@ struct Reading<'a> {
     rects: Vec<Rect>,
     formats: Vec<Format>,
     formats_of: Vec<Formats>,
+    direct: Option<Direct>,
+    /// What goes another way than asked before it has begun.
+    notes: Vec<String>,
     /// For each job the library that decodes its tiles, where one does.
     library_of: Vec<Option<(usize, Output)>>,
     begun: Instant,
@@ -166,6 +171,7 @@ impl<'a> Reading<'a> {
         let begun = Instant::now();
         let bytes = common_bytes(jobs)?;
         let name = jobs[0].source.name().clone();
+        let (direct, notes) = Direct::new(gpu, jobs, options)?;
         let mut reading = Self {
             gpu,
             settings,
@@ -177,6 +183,8 @@ impl<'a> Reading<'a> {
             rects: Vec::new(),
             formats: Vec::new(),
             formats_of: Vec::new(),
+            direct,
+            notes,
             library_of: Vec::new(),
             begun,
         };
@@ -187,7 +195,8 @@ impl<'a> Reading<'a> {
             let planes = library.is_some_and(|(_, output)| output == Output::Planes).then(|| in_planes(&plain));
             let format = reading.format(plain);
             let planes = planes.map_or(format, |planes| reading.format(planes));
-            reading.formats_of.push(Formats { plain: format, planes });
+            let direct = reading.direct.as_ref().is_some_and(|direct| direct.file_of(job).is_some());
+            reading.formats_of.push(Formats { plain: format, planes, direct });
             reading.library_of.push(library);
             if plan.layout().format.width >= WIDEST {
                 let feature = format!("tiles of {} columns on the GPU", plan.layout().format.width);
@@ -275,7 +284,7 @@ impl<'a> Reading<'a> {
         let outcome = work(&mut streams);
         if outcome.is_err() {
             // Nothing of it may still run when its memory is given to somebody else.
-            streams.lanes.iter().for_each(|lane| drop(lane.wait()));
+            streams.settle();
         }
         self.gpu.give_streams(streams);
         outcome
@@ -304,7 +313,8 @@ impl<'a> Reading<'a> {
             Error::limit(&self.name, format!("bytes of memory of {} for the pixels", self.gpu.device), output, free)
         })?;
         let budget = left.min(self.settings.budget);
-        let largest = self.items.iter().map(|item| batch::cost(&self.jobs[item.job], item)).max().unwrap_or(1);
+        let cost = |item: &Item| batch::cost(&self.jobs[item.job], item, self.formats_of[item.job].direct);
+        let largest = self.items.iter().map(cost).max().unwrap_or(1);
         if largest > budget {
             let what = format!("bytes of memory of {} for one tile beside the pixels", self.gpu.device);
             return Err(Error::limit(&self.name, what, largest, budget));
@@ -313,7 +323,8 @@ impl<'a> Reading<'a> {
         let threads = self.threads() as u64;
         let bytes: u64 = self.items.iter().map(|item| self.loaded(item)).sum();
         let load = (bytes / threads.max(1)).clamp(LEAST_LOAD, SLOT as u64).next_multiple_of(4096);
-        Ok((Bounds { group: budget / lanes, image: self.settings.group.max(1), load }, lanes as usize))
+        let bounds = Bounds { group: budget / lanes, image: self.settings.group.max(1), load, direct: false };
+        Ok((bounds, lanes as usize))
     }
 
     /// Bytes that pass through the ring for a tile.
@@ -341,8 +352,13 @@ impl<'a> Reading<'a> {
         let statuses = Statuses::take(self, &streams.lanes[0])?;
         let pass =
             Pass { reading: self, outputs: &outputs, statuses: statuses.address(), bounds, dry: false, timing: None };
-        let outcome = pass.run(streams, &self.items, &self.rects);
+        let first = Pass { bounds: (Bounds { direct: self.direct.is_some(), ..bounds.0 }, bounds.1), ..pass };
+        let mut outcome = first.run(streams, &self.items, &self.rects);
         let refused = statuses.read(streams);
+        let short = match (&mut outcome, &refused) {
+            (Ok(outcome), Ok(_)) => outcome.transfer.take().map(|transfer| self.short(transfer)),
+            _ => None,
+        };
         // First of all: where a file changed, damage is no news.
         let mut failed = changed(self.jobs);
         self.stop_at_first(&mut failed)?;
@@ -352,13 +368,55 @@ impl<'a> Reading<'a> {
         }
         self.stop_at_first(&mut failed)?;
         let refused = self.refused(refused)?;
-        let refused: Vec<(Item, u32)> =
+        let mut refused: Vec<(Item, u32)> =
             refused.into_iter().map(|(id, status)| (self.items[self.coded[id]], status)).collect();
+        if let Some(short) = short.filter(|items| !items.is_empty()) {
+            self.read_again(&pass, streams, &short, (&mut refused, &mut failed))?;
+            let what = format!("{} tiles read again by the host: cuFile gave fewer bytes than asked for", short.len());
+            report.fallbacks.push(what);
+        }
         self.fall_back(&pass, streams, &refused, &mut failed, &mut report)?;
         self.fill_failed(&pass, streams, &failed)?;
         report.failures = failed.into_iter().map(|(job, error)| (job, error.to_string())).collect();
         report.seconds = self.begun.elapsed().as_secs_f64();
         Ok(report)
+    }
+
+    /// After the wait: the tiles of which storage gave less than was asked for.
+    fn short(&self, transfer: Transfer) -> Vec<Item> {
+        let requests = transfer.requests().to_vec();
+        let (read, buffer) = transfer.settle();
+        self.gpu.give_buffer(buffer);
+        let missing = direct::missing(&requests, &read);
+        let touched = |item: &&Item| {
+            let range = &self.jobs[item.job].plan.tiles()[item.tile].range;
+            let file = self.direct.as_ref().and_then(|direct| direct.file_of(item.job));
+            matches!(item.way, Way::Direct | Way::Device(_))
+                && missing.iter().any(|&(of, start, end)| file == Some(of) && start < range.end && range.start < end)
+        };
+        self.items.iter().filter(touched).copied().collect()
+    }
+
+    /// Reads tiles by way of the host; what is known of them becomes what it then is.
+    fn read_again(
+        &self,
+        pass: &Pass<'_>,
+        streams: &mut Streams,
+        items: &[Item],
+        (refused, failed): (&mut Vec<(Item, u32)>, &mut BTreeMap<usize, Error>),
+    ) -> Result<()> {
+        let statuses = Statuses::take(self, &streams.lanes[0])?;
+        let pass = Pass { statuses: statuses.address(), ..*pass };
+        let outcome = pass.run(streams, items, &[])?;
+        let bad = self.refused(statuses.read(streams))?;
+        let again = |item: &Item| items.iter().any(|other| (other.job, other.tile) == (item.job, item.tile));
+        refused.retain(|(item, _)| !again(item));
+        let coded = |id: usize| self.items[self.coded[id]];
+        refused.extend(bad.into_iter().map(|(id, status)| (coded(id), status)).filter(|(item, _)| again(item)));
+        for (job, error) in outcome.failed {
+            failed.entry(job).or_insert(error);
+        }
+        self.stop_at_first(failed)
     }
 
     /// An error ends the read unless windows are to be filled.
@@ -495,7 +553,7 @@ impl<'a> Reading<'a> {
 
     /// What is known before it is done.
     fn report(&self) -> Report {
-        let mut report = Report { tiles: self.items.len(), ..Report::default() };
+        let mut report = Report { tiles: self.items.len(), fallbacks: self.notes.clone(), ..Report::default() };
         let mut routes: BTreeMap<(&str, String), usize> = BTreeMap::new();
         let mut without: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
         for item in &self.items {
@@ -510,6 +568,7 @@ impl<'a> Reading<'a> {
             let place = match item.way {
                 Way::Host => "host".to_owned(),
                 Way::Library(route, _) => format!("{} by {}", self.gpu.device, LIBRARY_ROUTES[route].library()),
+                _ if self.formats_of[item.job].direct => format!("{}, read by cuFile", self.gpu.device),
                 _ => self.gpu.device.clone(),
             };
             *routes.entry((codec, place)).or_default() += 1;
@@ -609,25 +668,72 @@ impl Pass<'_> {
         let groups = cutter.finish();
         let keep_going = reading.options.fill_failed.is_some();
         let lanes = self.bounds.1.min(groups.len()).max(1);
-        let fetch = Fetch::new((reading.gpu, reading.jobs), &groups, self.statuses, keep_going, self.dry);
         // All groups of a lane have the same memory one after the other: in its stream nothing overtakes anything.
-        let share = groups.iter().map(|group| group.bytes).max().unwrap_or(0).next_multiple_of(256);
+        let share = groups.iter().map(|group| group.bytes).max().unwrap_or(0).next_multiple_of(PAGE);
         let asked = share * lanes as u64;
-        let main = &streams.lanes[0];
-        let arena = match asked {
-            0 => return Ok(fetch.outcome()),
-            _ => reading.refused_with(asked, main.take(reading.gpu.pool(), asked))?,
-        };
-        let conductor = Conductor { pass: self, streams, lanes, formats, groups: &groups, fetch: &fetch, arena, share };
-        let mut outcome = conductor.run();
+        if asked == 0 {
+            return Ok(Outcome::default());
+        }
+        let arena = reading.refused_with(asked, self.arena(streams, &groups, (share, lanes)))?;
+        let at = (self.statuses, arena.transfer());
+        let fetch = Fetch::new((reading.gpu, reading.jobs), &groups, at, keep_going, self.dry);
+        let memory = (arena.address(), share);
+        let conductor = Conductor { pass: self, streams, lanes, formats, groups: &groups, fetch: &fetch, memory };
+        let outcome = conductor.run();
+        let mut result = fetch.outcome();
+        let mut outcome = outcome.and(result.refused.clone().map_or(Ok(()), Err));
         if outcome.is_err() {
             // Nothing may still write to the memory when somebody else gets it.
-            streams.lanes.iter().for_each(|lane| drop(lane.wait()));
+            streams.settle();
         }
-        outcome = outcome.and(main.give_back(arena));
-        let result = fetch.outcome();
-        reading.refused_with(asked, outcome.and(result.refused.clone().map_or(Ok(()), Err)))?;
+        match arena {
+            Arena::Pool(base) => outcome = outcome.and(streams.lanes[0].give_back(base)),
+            Arena::Storage(transfer) if outcome.is_err() => reading.gpu.give_buffer(transfer.settle().1),
+            Arena::Storage(transfer) => result.transfer = Some(*transfer),
+        }
+        reading.refused_with(asked, outcome)?;
         Ok(result)
+    }
+
+    /// Memory of all lanes, a share for each: of the pool, or one that storage writes to where there is something for it.
+    fn arena(&self, streams: &Streams, groups: &[Group], (share, lanes): (u64, usize)) -> Result<Arena, Failure> {
+        let (gpu, bytes) = (self.reading.gpu, share * lanes as u64);
+        let direct = self.reading.direct.as_ref().filter(|_| groups.iter().any(|group| !group.spans.is_empty()));
+        let Some(direct) = direct else { return Ok(Arena::Pool(streams.lanes[0].take(gpu.pool(), bytes)?)) };
+        let place = |(g, group): (usize, &Group), span: &Span| Request {
+            file: direct.file_of(span.job).unwrap_or_default(),
+            start: span.start,
+            length: span.length,
+            at: group.image_at((g % lanes) as u64 * share, span.at),
+        };
+        let requests =
+            groups.iter().enumerate().flat_map(|(g, group)| group.spans.iter().map(move |s| place((g, group), s)));
+        let requests = requests.collect();
+        gpu.prepare_io(streams, direct.library)?;
+        let buffer = gpu.take_buffer(direct.library, bytes)?;
+        Ok(Arena::Storage(Box::new(Transfer::new(direct.library, direct.files(), buffer, requests))))
+    }
+}
+
+/// Where the groups of a pass have their memory.
+enum Arena {
+    Pool(u64),
+    Storage(Box<Transfer>),
+}
+
+impl Arena {
+    fn address(&self) -> u64 {
+        match self {
+            Self::Pool(address) => *address,
+            Self::Storage(transfer) => transfer.address(),
+        }
+    }
+
+    fn transfer(&self) -> Option<&Transfer> {
+        match self {
+            Self::Pool(_) => None,
+            Self::Storage(transfer) => Some(transfer),
+        }
     }
 }
 
@@ -639,9 +745,8 @@ struct Conductor<'a> {
     formats: &'a [Format],
     groups: &'a [Group],
     fetch: &'a Fetch<'a>,
-    /// Memory of all lanes, a share for each.
-    arena: u64,
-    share: u64,
+    /// Where the memory of all lanes begins, and the share of each.
+    memory: (u64, u64),
 }
 
 impl Conductor<'_> {
@@ -671,7 +776,7 @@ impl Conductor<'_> {
 
     fn place(&self, group: usize) -> Lane<'_> {
         let lane = group % self.lanes;
-        Lane { stream: &self.streams.lanes[lane], begin: &self.streams.begins[lane] }
+        Lane { stream: &self.streams.lanes[lane], begin: &self.streams.begins[lane], io: self.streams.io() }
     }
 
     /// The other lanes begin where the first one is.
@@ -728,11 +833,11 @@ impl Conductor<'_> {
     }
 
     fn open(&self, group: usize) -> Result<(), Failure> {
-        let Lane { stream, begin } = self.place(group);
-        if !self.groups[group].gifts.is_empty() {
+        let Lane { stream, begin, .. } = self.place(group);
+        if !self.groups[group].gifts.is_empty() || !self.groups[group].spans.is_empty() {
             begin.record(stream)?;
         }
-        let base = self.arena + (group % self.lanes) as u64 * self.share;
+        let base = self.memory.0 + (group % self.lanes) as u64 * self.memory.1;
         let tables = self.groups[group].tables(base, self.pass.outputs, self.formats);
         self.fetch.open(group, Opened { base, tables });
         Ok(())

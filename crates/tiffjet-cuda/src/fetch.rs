@@ -15,6 +15,7 @@ use tiffjet::{Error, ReadJob, decode_tile};
 
 use crate::batch::{Fill, Gift, Group, Load, What};
 use crate::codec::{Coded, LIBRARY_ROUTES, Submission};
+use crate::ffi::cufile::Transfer;
 use crate::ffi::driver::{Event, Failure, Stream};
 use crate::memory::{Gpu, SLOT};
 
@@ -34,6 +35,7 @@ pub struct Opened {
 enum Task {
     Load(usize),
     Gift(usize),
+    Span(usize),
 }
 
 /// Where a group's work goes.
@@ -43,6 +45,8 @@ pub struct Lane<'a> {
     pub stream: &'a Stream,
     /// Where the group begins in it.
     pub begin: &'a Event,
+    /// Where storage writes, each with where its last read ends.
+    pub io: &'a [(Stream, Event)],
 }
 
 /// Tells the lane of a group.
@@ -56,6 +60,10 @@ pub struct Fetch<'a> {
     opened: Vec<OnceLock<Opened>>,
     /// Where tiles get their statuses.
     statuses: u64,
+    /// What storage writes to device memory itself, all groups' spans in order.
+    transfer: Option<&'a Transfer>,
+    /// The first of each group.
+    spans: Vec<usize>,
     /// Group and what to do of it, in order.
     tasks: Vec<(usize, Task)>,
     next: AtomicUsize,
@@ -86,6 +94,8 @@ pub struct Outcome {
     pub failed: BTreeMap<usize, Error>,
     /// What the driver refused.
     pub refused: Option<Failure>,
+    /// What storage has on its way, or had.
+    pub transfer: Option<Transfer>,
 }
 
 thread_local! {
@@ -98,13 +108,17 @@ impl<'a> Fetch<'a> {
     pub fn new(
         (gpu, jobs): (&'a Gpu, &'a [ReadJob<'a>]),
         groups: &'a [Group],
-        statuses: u64,
+        (statuses, transfer): (u64, Option<&'a Transfer>),
         keep_going: bool,
         dry: bool,
     ) -> Self {
-        // What libraries get takes longest.
+        let mut all = 0;
+        let spans = groups.iter().map(|group| (all, all += group.spans.len()).0).collect();
+        // What storage does by itself begins at once; of the rest, what libraries get takes longest.
         let of_group = |group: &Group| {
-            (0..group.gifts.len()).map(Task::Gift).chain((0..group.loads.len()).map(Task::Load)).collect::<Vec<_>>()
+            let spans = (0..group.spans.len()).map(Task::Span);
+            let gifts = (0..group.gifts.len()).map(Task::Gift);
+            spans.chain(gifts).chain((0..group.loads.len()).map(Task::Load)).collect::<Vec<_>>()
         };
         let tasks: Vec<(usize, Task)> = (groups.iter().enumerate())
             .flat_map(|(g, group)| of_group(group).into_iter().map(move |task| (g, task)))
@@ -116,6 +130,8 @@ impl<'a> Fetch<'a> {
             groups,
             opened: groups.iter().map(|_| OnceLock::new()).collect(),
             statuses,
+            transfer,
+            spans,
             tasks,
             next: AtomicUsize::new(0),
             keep_going,
@@ -169,7 +185,7 @@ impl<'a> Fetch<'a> {
     pub fn outcome(self) -> Outcome {
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         let failed = state.failed.into_iter().map(|(job, (_, error))| (job, error)).collect();
-        Outcome { failed, refused: state.refused }
+        Outcome { failed, refused: state.refused, transfer: None }
     }
 
     /// Takes load after load until none is left. `lane` tells the stream of a group.
@@ -240,11 +256,24 @@ impl<'a> Fetch<'a> {
         opened: &Opened,
         lane: Lane<'_>,
     ) -> Result<(), Failure> {
+        let first = self.spans[group];
         let group = &self.groups[group];
         match task {
+            Task::Span(span) => self.submit(first + span, lane),
             Task::Load(load) => self.load(number, (group, load), opened, lane.stream),
             Task::Gift(gift) => self.give(number, group, &group.gifts[gift], opened, lane),
         }
+    }
+
+    /// Asks storage for a span. Nobody waits: how it went is looked at when all is done.
+    fn submit(&self, number: usize, lane: Lane<'_>) -> Result<(), Failure> {
+        let (Some(transfer), false) = (self.transfer, lane.io.is_empty() || self.dry) else { return Ok(()) };
+        let (stream, done) = &lane.io[number % lane.io.len()];
+        stream.wait_for(lane.begin)?;
+        // What is refused here has given no byte.
+        let _ = transfer.submit(number, stream);
+        done.record(stream)?;
+        lane.stream.wait_for(done)
     }
 
     /// Gives tiles to a library.

@@ -6,6 +6,7 @@
 mod batch;
 mod codec;
 mod decode;
+mod direct;
 mod fetch;
 mod ffi;
 mod format;
@@ -27,6 +28,7 @@ pub use ffi::driver::Counts;
 pub use ffi::load::look_in_site_packages;
 pub use memory::DeviceInfo;
 
+use ffi::cufile::CuFile;
 use ffi::driver::Driver;
 use ffi::load::{Library, Wanted};
 use ffi::nvjpeg::Nvjpeg;
@@ -104,7 +106,15 @@ pub fn libraries() -> Vec<LibraryInfo> {
         Ok(library) => info(ffi::nvjpeg::WANTED, found(library.library()), Some(library.version()), None),
         Err(missing) => info(ffi::nvjpeg::WANTED, None, None, Some(missing.to_string())),
     };
-    vec![driver, jpeg, jpeg2000]
+    let cufile = match CuFile::get() {
+        Ok(library) => {
+            let mode = if CuFile::is_direct() { "GPUDirect Storage" } else { "compatible mode: io auto is pread" };
+            let version = library.version().map_or(mode.to_owned(), |version| format!("{version}, {mode}"));
+            info(ffi::cufile::WANTED, found(library.library()), Some(version), None)
+        }
+        Err(missing) => info(ffi::cufile::WANTED, None, None, Some(missing.to_string())),
+    };
+    vec![driver, jpeg, jpeg2000, cufile]
 }
 
 impl Cuda {

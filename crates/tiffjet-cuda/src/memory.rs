@@ -6,10 +6,12 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use tiffjet::{Error, Result};
 
+use crate::ffi::cufile::{Buffer, CuFile};
 use crate::ffi::driver::{
     Absence, Attribute, Context, Current, Driver, Event, Failure, Pinned, Pool, PoolValue, Stream,
 };
 use crate::ffi::lend::{Lender, Refusal};
+use crate::ffi::load::Missing;
 use crate::ffi::nvjpeg::{self, Engine, Nvjpeg};
 use crate::ffi::nvjpeg2k::{self, Nvjpeg2k};
 use crate::kernels::Kernels;
@@ -30,6 +32,10 @@ const JPEG2000_STATES: usize = 32;
 /// Batches of JPEG that are decoded at once: by kernels, and by the device's own decoders, which all work at one batch.
 const JPEG_STATES: usize = 8;
 const JPEG_HARDWARE_STATES: usize = 3;
+/// Streams that storage writes in: in each one read goes after the other.
+const IO_STREAMS: usize = 16;
+/// What the buffer that storage writes to grows by.
+const BUFFER_STEP: u64 = 32 << 20;
 
 /// What is known of a device before it is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,6 +99,8 @@ pub struct Gpu {
     lender: &'static Lender,
     jpeg2000: OnceLock<Result<States<nvjpeg2k::Decoder>, String>>,
     jpeg: OnceLock<Result<Vec<States<nvjpeg::Decoder>>, String>>,
+    /// Memory that storage writes to, while nobody reads.
+    buffer: Mutex<Option<Buffer>>,
     streams: Mutex<Vec<Streams>>,
 }
 
@@ -106,6 +114,20 @@ pub struct Streams {
     pub begins: Vec<Event>,
     /// Where the one word comes that says how it went.
     pub verdict: Pinned,
+    /// Where storage writes, each with where its last read ends; made when first used.
+    io: OnceLock<Vec<(Stream, Event)>>,
+}
+
+impl Streams {
+    /// Where storage writes.
+    pub fn io(&self) -> &[(Stream, Event)] {
+        self.io.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Waits for all of them, whatever they say.
+    pub fn settle(&self) {
+        self.lanes.iter().chain(self.io().iter().map(|(stream, _)| stream)).for_each(|stream| drop(stream.wait()));
+    }
 }
 
 /// The devices in use, by ordinal.
@@ -122,12 +144,15 @@ fn nobody() -> Arc<str> {
     "cuda".into()
 }
 
+/// What the absence of a library means for a caller.
+pub fn unavailable_library(missing: &Missing) -> Error {
+    Error::Unavailable { name: nobody(), library: missing.library(), hint: missing.hint().to_owned() }
+}
+
 /// What the absence of a driver means for a caller.
 pub fn unavailable(absence: &Absence) -> Error {
     match absence {
-        Absence::Missing(missing) => {
-            Error::Unavailable { name: nobody(), library: missing.library(), hint: missing.hint().to_owned() }
-        }
+        Absence::Missing(missing) => unavailable_library(missing),
         Absence::Failed(failure) => Error::Unavailable {
             name: nobody(),
             library: format!("CUDA driver ({failure})"),
@@ -195,6 +220,7 @@ impl Gpu {
             pool,
             jpeg2000: OnceLock::new(),
             jpeg: OnceLock::new(),
+            buffer: Mutex::default(),
             streams: Mutex::default(),
             device,
             info,
@@ -265,7 +291,44 @@ impl Gpu {
         let lanes = (0..LANES).map(|_| self.context.stream()).collect::<Result<Vec<_>, _>>()?;
         let events = || (0..LANES).map(|_| self.context.event(false)).collect::<Result<Vec<_>, _>>();
         let (joins, begins) = (events()?, events()?);
-        Ok(Streams { lanes, joins, begins, verdict: self.context.pinned(4096)? })
+        Ok(Streams { lanes, joins, begins, verdict: self.context.pinned(4096)?, io: OnceLock::new() })
+    }
+
+    /// Makes streams ready for storage.
+    pub fn prepare_io(&self, streams: &Streams, library: &CuFile) -> Result<(), Failure> {
+        if streams.io.get().is_none() {
+            let pair = || Ok((self.context.stream()?, self.context.event(false)?));
+            let made = (0..IO_STREAMS).map(|_| pair()).collect::<Result<Vec<(Stream, Event)>, _>>()?;
+            made.iter().for_each(|(stream, _)| library.know(stream));
+            // Streams belong to one read at a time.
+            let _ = streams.io.set(made);
+        }
+        Ok(())
+    }
+
+    /// Memory of `length` bytes at least that storage can write to: the one that is kept where it suffices.
+    pub fn take_buffer(&self, library: &'static CuFile, length: u64) -> Result<Buffer, Failure> {
+        let kept = self.buffer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match kept.filter(|buffer| buffer.memory().length() >= length) {
+            Some(buffer) => Ok(buffer),
+            None => {
+                let length = length.next_multiple_of(BUFFER_STEP);
+                // What the pool keeps unused is in the way of memory outside of it.
+                let memory = self.context.plain(length).or_else(|_| {
+                    self.pool.trim()?;
+                    self.context.plain(length)
+                })?;
+                Ok(library.buffer(memory))
+            }
+        }
+    }
+
+    /// Gives it back; the larger one is kept.
+    pub fn give_buffer(&self, buffer: Buffer) {
+        let mut kept = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.as_ref().is_none_or(|kept| kept.memory().length() < buffer.memory().length()) {
+            *kept = Some(buffer);
+        }
     }
 
     /// Gives streams back. Work may still be in them: what comes next is in order behind it.

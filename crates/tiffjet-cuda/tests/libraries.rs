@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tiffjet::codec::{self, Plain, TileFormat};
 use tiffjet::source::{MemorySource, Source};
-use tiffjet::{Cpu, DType, Error, Fallback, Image, OpenOptions, ReadOptions, Report, Window};
+use tiffjet::{Cpu, DType, Error, Fallback, Image, Io, OpenOptions, ReadOptions, Report, Window};
 use tiffjet_cuda::{Cuda, Settings};
 use tiffjet_testkit::{Tiff, Value};
 
 const J2K: u16 = 34712;
 const JPEG: u16 = 7;
-const FORBID: ReadOptions = ReadOptions { fallback: Fallback::Forbid, fill_failed: None };
+const FORBID: ReadOptions = ReadOptions { fallback: Fallback::Forbid, io: Io::Auto, fill_failed: None };
 
 /// Runs a test in a process with the fake libraries; gives what they wrote on the timeline.
 fn child(test: &str, variables: &[(&str, &str)]) -> Vec<String> {

@@ -267,7 +267,7 @@ API cuMemAllocFromPoolAsync(Address* address, size_t length, Handle, Handle) {
     if (used + length > total_memory())
         for (Stream* stream : streams) if (!stream->running) run_all(stream);
     if (used + length > total_memory()) return OUT_OF_MEMORY;
-    u8* bytes = static_cast<u8*>(aligned_alloc(256, (length + GUARD + 255) & ~size_t(255)));
+    u8* bytes = static_cast<u8*>(aligned_alloc(4096, (length + GUARD + 4095) & ~size_t(4095)));
     if (!bytes) return OUT_OF_MEMORY;
     memset(bytes, 0xa5, length);
     memset(bytes + length, 0xfd, GUARD);
@@ -280,7 +280,7 @@ API cuMemAllocFromPoolAsync(Address* address, size_t length, Handle, Handle) {
 }
 API cuMemAlloc_v2(Address* address, size_t length) {
     CURRENT(cuMemAlloc_v2);
-    return cuMemAllocFromPoolAsync(address, length, nullptr, nullptr);
+    return cuMemAllocFromPoolAsync(address, length, nullptr, nullptr);  // aligned to pages, as all memory here
 }
 API cuMemFree_v2(Address address) {
     CURRENT(cuMemFree_v2);

@@ -8,7 +8,11 @@ use std::sync::OnceLock;
 const SOURCES: [&str; 6] = ["PLACE", "STATUS", "PACKBITS", "LZW", "DEFLATE", "ZSTD"];
 
 /// Libraries beside the driver, and their sources.
-const LIBRARIES: [(&str, &str); 2] = [("libnvjpeg2k.so.0", "fakenvjpeg2k.cpp"), ("libnvjpeg.so.13", "fakenvjpeg.cpp")];
+const LIBRARIES: [(&str, &str); 3] = [
+    ("libnvjpeg2k.so.0", "fakenvjpeg2k.cpp"),
+    ("libnvjpeg.so.13", "fakenvjpeg.cpp"),
+    ("libcufile.so.0", "fakecufile.cpp"),
+];
 
 /// A folder with the driver and all libraries.
 #[allow(dead_code)] // not every test binary
