@@ -5,7 +5,8 @@
 //! One line of JSON for each file. `read_ms` is open + plan + read, the median of N (7) after two to warm up; `pread_ms`,
 //! `copy_ms` and `kernels_ms` are each phase alone. `--windows N` also reads N random windows of 512 x 512 in one call.
 //! `peak_bytes` is the most device memory that this process had so far, and `budget` what a read may have beside its
-//! result: measuring phases takes more than that, so the peak of a read is told by the first file alone.
+//! result: measuring phases takes more than that, so the peak of a read is told by the first file alone. `takes`, `lent`
+//! and `waits` are what one read asked of the driver: pieces of memory, those of libraries, and waits for a stream.
 
 #![allow(clippy::print_stdout)] // its one job
 
@@ -83,7 +84,9 @@ fn bench(cuda: &Cuda, choices: &Choices, path: &str) -> tiffjet::Result<String> 
         Ok(())
     })?;
     let image = tiffjet::open(path)?;
+    let before = cuda.counts();
     let tensor = image.read_with(cuda, &Window::default(), &options)?;
+    let after = cuda.counts();
     let report = tensor.report.clone();
     drop(tensor);
     let peak = cuda.peak_memory()?;
@@ -96,13 +99,16 @@ fn bench(cuda: &Cuda, choices: &Choices, path: &str) -> tiffjet::Result<String> 
     let of = |phase: fn(&tiffjet_cuda::Phases) -> f64| median(phases.iter().skip(2).map(phase).collect());
     let (pread, copy, kernels) = (of(|p| p.fetch), of(|p| p.copy), of(|p| p.kernels));
     let mut line = format!(
-        "{{\"file\":{path:?},\"read_ms\":{read:.3},\"pread_ms\":{pread:.3},\"copy_ms\":{copy:.3},\"kernels_ms\":{kernels:.3},\"bytes_in\":{},\"bytes_out\":{},\"tiles\":{},\"routes\":{:?},\"fallbacks\":{},\"peak_bytes\":{peak},\"budget\":{}",
+        "{{\"file\":{path:?},\"read_ms\":{read:.3},\"pread_ms\":{pread:.3},\"copy_ms\":{copy:.3},\"kernels_ms\":{kernels:.3},\"bytes_in\":{},\"bytes_out\":{},\"tiles\":{},\"routes\":{:?},\"fallbacks\":{},\"peak_bytes\":{peak},\"budget\":{},\"takes\":{},\"lent\":{},\"waits\":{}",
         report.bytes_read,
         report.bytes_out,
         report.tiles,
         report.routes.iter().map(|(route, n)| format!("{route}: {n}")).collect::<Vec<_>>(),
         report.fallbacks.len(),
         cuda.settings().budget,
+        after.takes - before.takes,
+        after.lent - before.lent,
+        after.waits - before.waits,
     );
     if choices.windows > 0 {
         let many = timed(choices.runs, || {

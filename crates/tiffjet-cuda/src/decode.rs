@@ -8,11 +8,13 @@ use tiffjet::backend::{changed, common_bytes};
 use tiffjet::plan::{self, Costs};
 use tiffjet::{Error, Fallback, ReadJob, ReadOptions, Report, Result, decode_tile};
 
-use crate::batch::{self, Bounds, Cutter, Group, Item, Rect, Way};
-use crate::codec::{Batch, ROUTES};
-use crate::fetch::{Fetch, Opened, Outcome};
+use crate::batch::{self, Bounds, Cutter, Formats, Group, Item, Rect, Span, Way};
+use crate::codec::{self, Batch, LIBRARY_ROUTES, Output, ROUTES};
+use crate::direct::{self, Direct};
+use crate::fetch::{Fetch, Lane, Opened, Outcome};
+use crate::ffi::cufile::{PAGE, Request, Transfer};
 use crate::ffi::driver::{Event, Failure, Stream};
-use crate::format::{format, value, way};
+use crate::format::{format, in_planes, library, value, way};
 use crate::kernels::{Format, STATUS_LONGER};
 use crate::memory::{Gpu, LANES, SLOT, Streams};
 use crate::storage::{DeviceBuffer, download};
@@ -160,7 +162,12 @@ struct Reading<'a> {
     coded: Vec<usize>,
     rects: Vec<Rect>,
     formats: Vec<Format>,
-    format_of: Vec<usize>,
+    formats_of: Vec<Formats>,
+    direct: Option<Direct>,
+    /// What goes another way than asked before it has begun.
+    notes: Vec<String>,
+    /// For each job the library that decodes its tiles, where one does.
+    library_of: Vec<Option<(usize, Output)>>,
     begun: Instant,
 }
 
@@ -169,6 +176,7 @@ impl<'a> Reading<'a> {
         let begun = Instant::now();
         let bytes = common_bytes(jobs)?;
         let name = jobs[0].source.name().clone();
+        let (direct, notes) = Direct::new(gpu, jobs, options)?;
         let mut reading = Self {
             gpu,
             settings,
@@ -179,21 +187,31 @@ impl<'a> Reading<'a> {
             coded: Vec::new(),
             rects: Vec::new(),
             formats: Vec::new(),
-            format_of: Vec::new(),
+            formats_of: Vec::new(),
+            direct,
+            notes,
+            library_of: Vec::new(),
             begun,
         };
         debug_assert!(bytes > 0);
         for (job, ReadJob { source, plan }) in jobs.iter().enumerate() {
-            let format = reading.format(format(plan));
-            reading.format_of.push(format);
+            let plain = format(plan);
+            let library = library(gpu, plan);
+            let planes = library.is_some_and(|(_, output)| output == Output::Planes).then(|| in_planes(&plain));
+            let format = reading.format(plain);
+            let planes = planes.map_or(format, |planes| reading.format(planes));
+            let direct = reading.direct.as_ref().is_some_and(|direct| direct.file_of(job).is_some());
+            reading.formats_of.push(Formats { plain: format, planes, direct });
+            reading.library_of.push(library);
             if plan.layout().format.width >= WIDEST {
                 let feature = format!("tiles of {} columns on the GPU", plan.layout().format.width);
                 return Err(Error::unsupported(source.name(), feature, "read it on the CPU"));
             }
             for (tile, read) in plan.tiles().iter().enumerate() {
-                let way = way(plan, read);
+                let way = way(plan, read, library);
                 if way == Way::Host && options.fallback == Fallback::Forbid {
-                    let feature = format!("decoding {} on the GPU", plan.layout().codec.name());
+                    let feature =
+                        format!("decoding {} on the GPU ({})", plan.layout().codec.name(), reading.why_host(plan));
                     return Err(Error::unsupported(source.name(), feature, "fallback is forbidden"));
                 }
                 reading.items.push(Item { job, tile, way, id: 0, cut: false });
@@ -233,9 +251,22 @@ impl<'a> Reading<'a> {
         }
     }
 
+    /// Why the tiles of a plan are decoded on the host.
+    fn why_host(&self, plan: &tiffjet::ReadPlan) -> String {
+        let layout = plan.layout();
+        let Some(route) = codec::find_library(layout.codec.name()).map(|route| LIBRARY_ROUTES[route]) else {
+            return "they have no GPU route".to_owned();
+        };
+        match route.output(layout).and_then(|_| route.absence(self.gpu)) {
+            Some(absence) => absence,
+            None => format!("{} does not take their pixels", route.library()),
+        }
+    }
+
     /// Gives each tile that the device decodes the place of its status.
     fn number(&mut self) {
-        for (i, item) in self.items.iter_mut().enumerate().filter(|(_, item)| matches!(item.way, Way::Device(_))) {
+        let decoded = |item: &Item| matches!(item.way, Way::Device(_) | Way::Library(..));
+        for (i, item) in self.items.iter_mut().enumerate().filter(|(_, item)| decoded(item)) {
             item.id = self.coded.len() as u32;
             self.coded.push(i);
         }
@@ -258,7 +289,7 @@ impl<'a> Reading<'a> {
         let outcome = work(&mut streams);
         if outcome.is_err() {
             // Nothing of it may still run when its memory is given to somebody else.
-            streams.lanes.iter().for_each(|lane| drop(lane.wait()));
+            streams.settle();
         }
         self.gpu.give_streams(streams);
         outcome
@@ -287,7 +318,8 @@ impl<'a> Reading<'a> {
             Error::limit(&self.name, format!("bytes of memory of {} for the pixels", self.gpu.device), output, free)
         })?;
         let budget = left.min(self.settings.budget);
-        let largest = self.items.iter().map(|item| batch::cost(&self.jobs[item.job], item)).max().unwrap_or(1);
+        let cost = |item: &Item| batch::cost(&self.jobs[item.job], item, self.formats_of[item.job].direct);
+        let largest = self.items.iter().map(cost).max().unwrap_or(1);
         if largest > budget {
             let what = format!("bytes of memory of {} for one tile beside the pixels", self.gpu.device);
             return Err(Error::limit(&self.name, what, largest, budget));
@@ -299,7 +331,7 @@ impl<'a> Reading<'a> {
         // One group more than there are lanes waits for the first of them: with few large tiles, twice as long.
         let most = self.settings.group.max(1);
         let image = bytes.div_ceil(lanes).clamp((most / SMALLER).max(1), most);
-        Ok((Bounds { group: budget / lanes, image, load }, lanes as usize))
+        Ok((Bounds { group: budget / lanes, image, load, direct: false }, lanes as usize))
     }
 
     /// Bytes that pass through the ring for a tile.
@@ -327,8 +359,13 @@ impl<'a> Reading<'a> {
         let statuses = Statuses::take(self, &streams.lanes[0])?;
         let pass =
             Pass { reading: self, outputs: &outputs, statuses: statuses.address(), bounds, dry: false, timing: None };
-        let outcome = pass.run(streams, &self.items, &self.rects);
+        let first = Pass { bounds: (Bounds { direct: self.direct.is_some(), ..bounds.0 }, bounds.1), ..pass };
+        let mut outcome = first.run(streams, &self.items, &self.rects);
         let refused = statuses.read(streams);
+        let short = match (&mut outcome, &refused) {
+            (Ok(outcome), Ok(_)) => outcome.transfer.take().map(|transfer| self.short(transfer)),
+            _ => None,
+        };
         // First of all: where a file changed, damage is no news.
         let mut failed = changed(self.jobs);
         self.stop_at_first(&mut failed)?;
@@ -338,13 +375,55 @@ impl<'a> Reading<'a> {
         }
         self.stop_at_first(&mut failed)?;
         let refused = self.refused(refused)?;
-        let refused: Vec<(Item, u32)> =
+        let mut refused: Vec<(Item, u32)> =
             refused.into_iter().map(|(id, status)| (self.items[self.coded[id]], status)).collect();
+        if let Some(short) = short.filter(|items| !items.is_empty()) {
+            self.read_again(&pass, streams, &short, (&mut refused, &mut failed))?;
+            let what = format!("{} tiles read again by the host: cuFile gave fewer bytes than asked for", short.len());
+            report.fallbacks.push(what);
+        }
         self.fall_back(&pass, streams, &refused, &mut failed, &mut report)?;
         self.fill_failed(&pass, streams, &failed)?;
         report.failures = failed.into_iter().map(|(job, error)| (job, error.to_string())).collect();
         report.seconds = self.begun.elapsed().as_secs_f64();
         Ok(report)
+    }
+
+    /// After the wait: the tiles of which storage gave less than was asked for.
+    fn short(&self, transfer: Transfer) -> Vec<Item> {
+        let requests = transfer.requests().to_vec();
+        let (read, buffer) = transfer.settle();
+        self.gpu.give_buffer(buffer);
+        let missing = direct::missing(&requests, &read);
+        let touched = |item: &&Item| {
+            let range = &self.jobs[item.job].plan.tiles()[item.tile].range;
+            let file = self.direct.as_ref().and_then(|direct| direct.file_of(item.job));
+            matches!(item.way, Way::Direct | Way::Device(_))
+                && missing.iter().any(|&(of, start, end)| file == Some(of) && start < range.end && range.start < end)
+        };
+        self.items.iter().filter(touched).copied().collect()
+    }
+
+    /// Reads tiles by way of the host; what is known of them becomes what it then is.
+    fn read_again(
+        &self,
+        pass: &Pass<'_>,
+        streams: &mut Streams,
+        items: &[Item],
+        (refused, failed): (&mut Vec<(Item, u32)>, &mut BTreeMap<usize, Error>),
+    ) -> Result<()> {
+        let statuses = Statuses::take(self, &streams.lanes[0])?;
+        let pass = Pass { statuses: statuses.address(), ..*pass };
+        let outcome = pass.run(streams, items, &[])?;
+        let bad = self.refused(statuses.read(streams))?;
+        let again = |item: &Item| items.iter().any(|other| (other.job, other.tile) == (item.job, item.tile));
+        refused.retain(|(item, _)| !again(item));
+        let coded = |id: usize| self.items[self.coded[id]];
+        refused.extend(bad.into_iter().map(|(id, status)| (coded(id), status)).filter(|(item, _)| again(item)));
+        for (job, error) in outcome.failed {
+            failed.entry(job).or_insert(error);
+        }
+        self.stop_at_first(failed)
     }
 
     /// An error ends the read unless windows are to be filled.
@@ -470,7 +549,7 @@ impl<'a> Reading<'a> {
         let rects: Vec<Rect> = failed
             .keys()
             .map(|&job| {
-                formats.push(Format { fill: value(fill), ..self.formats[self.format_of[job]].clone() });
+                formats.push(Format { fill: value(fill), ..self.formats[self.formats_of[job].plain].clone() });
                 let [_, height, width] = self.jobs[job].plan.shape().map(|n| n as u32);
                 Rect { job, format: formats.len() - 1, at: (0, 0), size: (height, width) }
             })
@@ -481,8 +560,9 @@ impl<'a> Reading<'a> {
 
     /// What is known before it is done.
     fn report(&self) -> Report {
-        let mut report = Report { tiles: self.items.len(), ..Report::default() };
-        let (mut routes, mut without) = (BTreeMap::<(&str, bool), usize>::new(), BTreeMap::<&str, usize>::new());
+        let mut report = Report { tiles: self.items.len(), fallbacks: self.notes.clone(), ..Report::default() };
+        let mut routes: BTreeMap<(&str, String), usize> = BTreeMap::new();
+        let mut without: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
         for item in &self.items {
             let plan = self.jobs[item.job].plan;
             let tile = &plan.tiles()[item.tile];
@@ -492,18 +572,24 @@ impl<'a> Reading<'a> {
                 report.sparse += 1;
                 continue;
             }
-            *routes.entry((codec, item.way == Way::Host)).or_default() += 1;
+            let place = match item.way {
+                Way::Host => "host".to_owned(),
+                Way::Library(route, _) => format!("{} by {}", self.gpu.device, LIBRARY_ROUTES[route].library()),
+                _ if self.formats_of[item.job].direct => format!("{}, read by cuFile", self.gpu.device),
+                _ => self.gpu.device.clone(),
+            };
+            *routes.entry((codec, place)).or_default() += 1;
             // What the cores took to be done sooner is no fallback.
-            if item.way == Way::Host && way(plan, tile) == Way::Host {
-                *without.entry(codec).or_default() += 1;
+            if item.way == Way::Host && way(plan, tile, self.library_of[item.job]) == Way::Host {
+                without.entry(codec).or_insert((item.job, 0)).1 += 1;
             }
         }
-        for ((codec, host), count) in routes {
-            let place = if host { "host" } else { self.gpu.device.as_str() };
+        for ((codec, place), count) in routes {
             report.routes.push((format!("{codec} on {place}"), count));
         }
-        for (codec, count) in without {
-            report.fallbacks.push(format!("{count} tiles of {codec} decoded on the host: they have no GPU route"));
+        for (codec, (job, count)) in without {
+            let why = self.why_host(self.jobs[job].plan);
+            report.fallbacks.push(format!("{count} tiles of {codec} decoded on the host: {why}"));
         }
         report
     }
@@ -583,19 +669,78 @@ impl Pass<'_> {
     /// Puts everything into the streams. When it returns, the first stream has all of it before it.
     fn run_with(&self, streams: &Streams, items: &[Item], rects: &[Rect], formats: &[Format]) -> Result<Outcome> {
         let reading = self.reading;
-        let mut cutter = Cutter::new(reading.jobs, formats, &reading.format_of, self.bounds.0);
+        let mut cutter = Cutter::new(reading.jobs, formats, &reading.formats_of, self.bounds.0);
         items.iter().for_each(|item| cutter.add(item));
         rects.iter().for_each(|rect| cutter.fill(*rect));
         let groups = cutter.finish();
         let keep_going = reading.options.fill_failed.is_some();
         let lanes = self.bounds.1.min(groups.len()).max(1);
-        let fetch = Fetch::new(reading.gpu, reading.jobs, &groups, keep_going, self.dry);
-        let conductor = Conductor { pass: self, streams, lanes, formats, groups: &groups, fetch: &fetch };
+        // All groups of a lane have the same memory one after the other: in its stream nothing overtakes anything.
+        let share = groups.iter().map(|group| group.bytes).max().unwrap_or(0).next_multiple_of(PAGE);
+        let asked = share * lanes as u64;
+        if asked == 0 {
+            return Ok(Outcome::default());
+        }
+        let arena = reading.refused_with(asked, self.arena(streams, &groups, (share, lanes)))?;
+        let at = (self.statuses, arena.transfer());
+        let fetch = Fetch::new((reading.gpu, reading.jobs), &groups, at, keep_going, self.dry);
+        let memory = (arena.address(), share);
+        let conductor = Conductor { pass: self, streams, lanes, formats, groups: &groups, fetch: &fetch, memory };
         let outcome = conductor.run();
-        let result = fetch.outcome();
-        let asked = groups.iter().map(|group| group.bytes).max().unwrap_or(0);
-        reading.refused_with(asked, outcome.and(result.refused.clone().map_or(Ok(()), Err)))?;
+        let mut result = fetch.outcome();
+        let mut outcome = outcome.and(result.refused.clone().map_or(Ok(()), Err));
+        if outcome.is_err() {
+            // Nothing may still write to the memory when somebody else gets it.
+            streams.settle();
+        }
+        match arena {
+            Arena::Pool(base) => outcome = outcome.and(streams.lanes[0].give_back(base)),
+            Arena::Storage(transfer) if outcome.is_err() => reading.gpu.give_buffer(transfer.settle().1),
+            Arena::Storage(transfer) => result.transfer = Some(*transfer),
+        }
+        reading.refused_with(asked, outcome)?;
         Ok(result)
+    }
+
+    /// Memory of all lanes, a share for each: of the pool, or one that storage writes to where there is something for it.
+    fn arena(&self, streams: &Streams, groups: &[Group], (share, lanes): (u64, usize)) -> Result<Arena, Failure> {
+        let (gpu, bytes) = (self.reading.gpu, share * lanes as u64);
+        let direct = self.reading.direct.as_ref().filter(|_| groups.iter().any(|group| !group.spans.is_empty()));
+        let Some(direct) = direct else { return Ok(Arena::Pool(streams.lanes[0].take(gpu.pool(), bytes)?)) };
+        let place = |(g, group): (usize, &Group), span: &Span| Request {
+            file: direct.file_of(span.job).unwrap_or_default(),
+            start: span.start,
+            length: span.length,
+            at: group.image_at((g % lanes) as u64 * share, span.at),
+        };
+        let requests =
+            groups.iter().enumerate().flat_map(|(g, group)| group.spans.iter().map(move |s| place((g, group), s)));
+        let requests = requests.collect();
+        gpu.prepare_io(streams, direct.library)?;
+        let buffer = gpu.take_buffer(direct.library, bytes)?;
+        Ok(Arena::Storage(Box::new(Transfer::new(direct.library, direct.files(), buffer, requests))))
+    }
+}
+
+/// Where the groups of a pass have their memory.
+enum Arena {
+    Pool(u64),
+    Storage(Box<Transfer>),
+}
+
+impl Arena {
+    fn address(&self) -> u64 {
+        match self {
+            Self::Pool(address) => *address,
+            Self::Storage(transfer) => transfer.address(),
+        }
+    }
+
+    fn transfer(&self) -> Option<&Transfer> {
+        match self {
+            Self::Pool(_) => None,
+            Self::Storage(transfer) => Some(transfer),
+        }
     }
 }
 
@@ -607,18 +752,20 @@ struct Conductor<'a> {
     formats: &'a [Format],
     groups: &'a [Group],
     fetch: &'a Fetch<'a>,
+    /// Where the memory of all lanes begins, and the share of each.
+    memory: (u64, u64),
 }
 
 impl Conductor<'_> {
     fn run(&self) -> Result<(), Failure> {
         self.fork()?;
-        let workers = self.pass.reading.threads().min(self.fetch.loads());
+        let workers = self.pass.reading.threads().min(self.fetch.tasks());
         let outcome = if workers <= 1 {
             self.alone()
         } else {
             self.pass.reading.gpu.threads.in_place_scope(|scope| {
                 for _ in 0..workers {
-                    scope.spawn(|_| self.fetch.work(&|group| self.lane(group)));
+                    scope.spawn(|_| self.fetch.work(&|group| self.place(group)));
                 }
                 let outcome = self.conduct();
                 if let Err(failure) = &outcome {
@@ -631,7 +778,12 @@ impl Conductor<'_> {
     }
 
     fn lane(&self, group: usize) -> &Stream {
-        &self.streams.lanes[group % self.lanes]
+        self.place(group).stream
+    }
+
+    fn place(&self, group: usize) -> Lane<'_> {
+        let lane = group % self.lanes;
+        Lane { stream: &self.streams.lanes[lane], begin: &self.streams.begins[lane], io: self.streams.io() }
     }
 
     /// The other lanes begin where the first one is.
@@ -655,20 +807,14 @@ impl Conductor<'_> {
 
     /// A small read needs no other thread.
     fn alone(&self) -> Result<(), Failure> {
-        let mut opened = 0;
-        let outcome = (0..self.groups.len()).try_for_each(|group| {
+        (0..self.groups.len()).try_for_each(|group| {
             self.open(group)?;
-            opened = group + 1;
-            self.fetch.work_alone(&|group| self.lane(group), group)?;
+            self.fetch.work_alone(&|group| self.place(group), group)?;
             match self.fetch.wait(group) {
-                true => self.launch(group).map(|()| opened = 0),
+                true => self.launch(group),
                 false => Ok(()),
             }
-        });
-        if opened > 0 {
-            self.close(opened - 1);
-        }
-        outcome
+        })
     }
 
     fn conduct(&self) -> Result<(), Failure> {
@@ -689,32 +835,27 @@ impl Conductor<'_> {
         if launched < opened {
             self.fetch.stop(outcome.clone().err());
             self.fetch.settle();
-            (launched..opened).for_each(|group| self.close(group));
         }
         outcome
     }
 
     fn open(&self, group: usize) -> Result<(), Failure> {
-        let pass = self.pass;
-        let base = self.lane(group).take(pass.reading.gpu.pool(), self.groups[group].bytes)?;
-        let tables = self.groups[group].tables(base, pass.outputs, self.formats);
+        let Lane { stream, begin, .. } = self.place(group);
+        if !self.groups[group].gifts.is_empty() || !self.groups[group].spans.is_empty() {
+            begin.record(stream)?;
+        }
+        let base = self.memory.0 + (group % self.lanes) as u64 * self.memory.1;
+        let tables = self.groups[group].tables(base, self.pass.outputs, self.formats);
         self.fetch.open(group, Opened { base, tables });
         Ok(())
     }
 
-    fn close(&self, group: usize) {
-        if let Some(opened) = self.fetch.opened(group) {
-            // Where the driver does not take it back there is nothing left to do.
-            let _ = self.lane(group).give_back(opened.base);
-        }
-    }
-
-    /// All loads of a group are in its lane: decodes and places its tiles, and gives its memory back.
+    /// All loads of a group are in its lane: decodes and places its tiles.
     fn launch(&self, group: usize) -> Result<(), Failure> {
         let Some(opened) = self.fetch.opened(group) else { return Ok(()) };
         let (gpu, lane, base) = (self.pass.reading.gpu, self.lane(group), opened.base);
         if self.pass.dry {
-            return lane.give_back(base);
+            return Ok(());
         }
         if let Some((start, _)) = self.pass.timing {
             lane.wait()?;
@@ -735,10 +876,10 @@ impl Conductor<'_> {
             let places = (parts.table, parts.count, parts.tallest);
             gpu.kernels.place(lane, places, &self.formats[parts.format], parts.bands)?;
         }
-        if let Some((_, end)) = self.pass.timing {
-            end.record(lane)?;
+        match self.pass.timing {
+            Some((_, end)) => end.record(lane),
+            None => Ok(()),
         }
-        lane.give_back(base)
     }
 
     /// Tiles of a route that are on the device at about the same time.

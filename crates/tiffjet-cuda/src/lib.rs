@@ -6,11 +6,13 @@
 mod batch;
 mod codec;
 mod decode;
+mod direct;
 mod fetch;
 mod ffi;
 mod format;
 mod kernels;
 mod memory;
+mod states;
 mod storage;
 
 use std::path::PathBuf;
@@ -22,11 +24,15 @@ use tiffjet::{
 };
 
 pub use decode::{Phases, Settings};
+pub use ffi::driver::Counts;
 pub use ffi::load::look_in_site_packages;
 pub use memory::DeviceInfo;
 
+use ffi::cufile::CuFile;
 use ffi::driver::Driver;
 use ffi::load::{Library, Wanted};
+use ffi::nvjpeg::Nvjpeg;
+use ffi::nvjpeg2k::Nvjpeg2k;
 use memory::Gpu;
 
 /// Decodes on one GPU.
@@ -85,13 +91,30 @@ pub fn libraries() -> Vec<LibraryInfo> {
         problem,
     };
     let found = |library: &Library| Some(library.path().to_owned());
-    vec![match driver {
+    let driver = match driver {
         Ok(driver) => {
             let (major, minor) = driver.version();
             info(ffi::driver::WANTED, found(driver.library()), Some(format!("for CUDA {major}.{minor}")), None)
         }
         Err(absence) => info(ffi::driver::WANTED, None, None, Some(absence.to_string())),
-    }]
+    };
+    let jpeg2000 = match Nvjpeg2k::get() {
+        Ok(library) => info(ffi::nvjpeg2k::WANTED, found(library.library()), Some(library.version()), None),
+        Err(missing) => info(ffi::nvjpeg2k::WANTED, None, None, Some(missing.to_string())),
+    };
+    let jpeg = match Nvjpeg::get() {
+        Ok(library) => info(ffi::nvjpeg::WANTED, found(library.library()), Some(library.version()), None),
+        Err(missing) => info(ffi::nvjpeg::WANTED, None, None, Some(missing.to_string())),
+    };
+    let cufile = match CuFile::get() {
+        Ok(library) => {
+            let mode = if CuFile::is_direct() { "GPUDirect Storage" } else { "compatible mode: io auto is pread" };
+            let version = library.version().map_or(mode.to_owned(), |version| format!("{version}, {mode}"));
+            info(ffi::cufile::WANTED, found(library.library()), Some(version), None)
+        }
+        Err(missing) => info(ffi::cufile::WANTED, None, None, Some(missing.to_string())),
+    };
+    vec![driver, jpeg, jpeg2000, cufile]
 }
 
 impl Cuda {
@@ -125,6 +148,11 @@ impl Cuda {
     pub fn peak_memory(&self) -> Result<u64> {
         let peak = self.gpu.pool().value(ffi::driver::PoolValue::UsedHigh);
         peak.map_err(|failure| self.gpu.refused(&self.name().into(), &failure))
+    }
+
+    /// What has been asked of the driver in this process, so far.
+    pub fn counts(&self) -> Counts {
+        Driver::get().map_or_else(|_| Counts::default(), Driver::counts)
     }
 
     /// The device.

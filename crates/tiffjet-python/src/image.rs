@@ -9,7 +9,9 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use tiffjet::geo::{Affine, Domains, Gcp};
 use tiffjet::layout::Predictor;
 use tiffjet::tiff::{Array, FieldType, tag};
-use tiffjet::{Backend, ByteOrder, Error, Fallback, Layout, Limits, Nodata, OpenOptions, ReadJob, ReadOptions, Window};
+use tiffjet::{
+    Backend, ByteOrder, Error, Fallback, Io, Layout, Limits, Nodata, OpenOptions, ReadJob, ReadOptions, Window,
+};
 
 use crate::capsule;
 use crate::crs::Crs;
@@ -235,15 +237,15 @@ impl Route {
             _ => return Err(PyValueError::new_err(format!("fallback: {fallback:?} is neither allow nor forbid"))),
         };
         let cuda = backend.name().starts_with("cuda");
-        match io {
-            "auto" => {}
-            "pread" if cuda => {}
-            "cufile" if cuda => return Err(PyNotImplementedError::new_err("io: cufile is not built yet; use auto")),
+        let io = match io {
+            "auto" => Io::Auto,
+            "pread" if cuda => Io::Staged,
+            "cufile" if cuda => Io::Direct,
             _ => {
                 let what = format!("io: {io:?} is no way to read on {}; there is auto", backend.name());
                 return Err(PyValueError::new_err(what));
             }
-        }
+        };
         if allocator.is_some() && cuda {
             return Err(PyNotImplementedError::new_err(
                 "allocator: reading into memory of another pool is not built; use out=",
@@ -254,7 +256,7 @@ impl Route {
             return Err(PyValueError::new_err(what));
         }
         let stream = stream.map_or(Ok(0), device::stream_handle)?;
-        Ok(Self { options: ReadOptions { fallback, fill_failed: None }, stream })
+        Ok(Self { options: ReadOptions { fallback, io, fill_failed: None }, stream })
     }
 }
 

@@ -22,7 +22,7 @@ pub mod tiff;
 pub mod validate;
 mod writer;
 
-pub use backend::{Backend, Destination, EncodedRows, Fallback, ReadJob, ReadOptions, Reducer};
+pub use backend::{Backend, Destination, EncodedRows, Fallback, Io, ReadJob, ReadOptions, Reducer};
 pub use cpu::{Cpu, decode_tile};
 pub use dtype::{ByteOrder, DType, SampleKind};
 pub use error::{Cause, Error, Result};
