@@ -13,5 +13,5 @@ pub use level::{Wanted, level_for};
 pub use overview::{OverviewPlan, Resampling};
 pub use read::{Frame, Part, ReadPlan, TileRead, Window};
 pub use route::{Costs, route};
-pub use transfer::{Piece, Transfer, transfers};
+pub use transfer::{Gathered, Piece, Transfer, gather, transfers};
 pub use write::{LevelPlan, WritePlan};

@@ -20,31 +20,52 @@ pub struct Transfer {
     pub pieces: Vec<Piece>,
 }
 
-/// The requests for a list of ranges. Neighbours share one as long as at most `gap` bytes between them are fetched in vain
-/// and it has at most `request` bytes; a larger range is cut, so that its pieces arrive side by side. Ranges that overlap
-/// never share one: a byte that arrives has one place to go. Empty ranges need none.
-pub fn transfers(ranges: &[Range<u64>], gap: u64, request: u64) -> Vec<Transfer> {
-    let request = request.max(1);
+/// Neighbours of a list of ranges.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gathered {
+    /// Bytes in the file, from the first to the last.
+    pub range: Range<u64>,
+    /// Which ranges of the list, in the order of their bytes.
+    pub parts: Vec<usize>,
+}
+
+/// Sorts ranges and joins neighbours, as long as at most `gap` bytes between them are fetched in vain and they have at most
+/// `most` bytes together; a larger one stays alone. Those that overlap are never joined: a byte that arrives has one place to
+/// go. Empty ranges are left out.
+pub fn gather(ranges: &[Range<u64>], gap: u64, most: u64) -> Vec<Gathered> {
     let mut order: Vec<usize> = (0..ranges.len()).filter(|&i| !ranges[i].is_empty()).collect();
     order.sort_by_key(|&i| (ranges[i].start, ranges[i].end));
-    let mut transfers: Vec<Transfer> = Vec::new();
+    let mut gathered: Vec<Gathered> = Vec::new();
     for part in order {
-        let Range { start, end } = ranges[part];
-        let mut at = start;
-        while at < end {
-            let piece = Piece { part, range: at..end.min(at.saturating_add(request)) };
-            at = piece.range.end;
-            match transfers.last_mut() {
-                // Pieces of one range stay apart: that is what it was cut for.
-                Some(last) if piece.range.start == start && joins(&last.range, &piece.range, gap, request) => {
-                    last.range.end = piece.range.end;
-                    last.pieces.push(piece);
-                }
-                _ => transfers.push(Transfer { range: piece.range.clone(), pieces: vec![piece] }),
+        let range = &ranges[part];
+        match gathered.last_mut() {
+            Some(last) if joins(&last.range, range, gap, most) => {
+                last.range.end = range.end;
+                last.parts.push(part);
             }
+            _ => gathered.push(Gathered { range: range.clone(), parts: vec![part] }),
         }
     }
-    transfers
+    gathered
+}
+
+/// The requests for a list of ranges: gathered, and what is larger than `request` is cut, so that its pieces arrive side by
+/// side.
+pub fn transfers(ranges: &[Range<u64>], gap: u64, request: u64) -> Vec<Transfer> {
+    let request = request.max(1);
+    let mut pieces: Vec<Piece> = Vec::new();
+    for (part, range) in ranges.iter().enumerate() {
+        let mut at = range.start;
+        while at < range.end {
+            let end = range.end.min(at.saturating_add(request));
+            pieces.push(Piece { part, range: at..end });
+            at = end;
+        }
+    }
+    // All pieces of a range but its last are as large as a request, so they stay apart.
+    let spans: Vec<Range<u64>> = pieces.iter().map(|piece| piece.range.clone()).collect();
+    let of = |parts: Vec<usize>| parts.into_iter().map(|i| pieces[i].clone()).collect();
+    gather(&spans, gap, request).into_iter().map(|g| Transfer { range: g.range, pieces: of(g.parts) }).collect()
 }
 
 /// Whether a range goes on where another ends, or nearly so, and both together are no more than a request.
