@@ -132,9 +132,9 @@ mod tests {
     fn a_pool_that_is_busy_is_not_waited_for() {
         let pool = pool(1);
         let (free, busy) = channel::<()>();
-        pool.spawn(move || drop(busy.recv()));
+        pool.spawn(move || _ = busy.recv());
         let calls = Arc::new(AtomicUsize::new(0));
-        together(&pool, 1, &|| drop(calls.fetch_add(1, Ordering::SeqCst)));
+        together(&pool, 1, &|| _ = calls.fetch_add(1, Ordering::SeqCst));
         assert_eq!(calls.load(Ordering::SeqCst), 1);
         // The helper that comes now finds the door closed.
         drop(free);
