@@ -1,5 +1,5 @@
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import numpy
@@ -76,6 +76,8 @@ class Report:
     @property
     def tiles(self) -> int: ...
     @property
+    def cached(self) -> int: ...
+    @property
     def sparse(self) -> int: ...
     @property
     def bytes_read(self) -> int: ...
@@ -137,7 +139,7 @@ class Image:
         fallback: str = "allow",
         io: str = "auto",
         stream: Any = None,
-        allocator: Any = None,
+        allocator: str | Callable[[int, int, int], Any] | None = None,
     ) -> Tensor: ...
     def read_mask(self, window: Any = None, level: int = 0, device: str | int | None = None) -> Tensor: ...
     @property

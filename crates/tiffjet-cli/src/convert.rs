@@ -129,11 +129,13 @@ fn stream(
     let pieces = pieces(image, window, shape, piece_bytes)?.cut(top..top + shape[1] as u32);
     std::thread::scope(|scope| {
         let (sender, receiver) = sync_channel(0);
+        // Each tile is wanted once, and memory is bounded: nothing is kept.
+        let cpu = Cpu::shared()?.with_cache(0);
         scope.spawn(move || {
             for rows in pieces {
                 let piece = Window { rows: Some(rows), ..window.clone() };
                 // A writer that has failed takes no more.
-                if sender.send(read(image, &piece, options.mask)).is_err() {
+                if sender.send(read(image, &cpu, &piece, options.mask)).is_err() {
                     return;
                 }
             }
@@ -149,8 +151,8 @@ fn stream(
     writer.finish().map(drop)
 }
 
-fn read(image: &Image, piece: &Window, masked: bool) -> Result<(Tensor, Option<Tensor>)> {
-    let pixels = image.read(piece)?;
+fn read(image: &Image, cpu: &Cpu, piece: &Window, masked: bool) -> Result<(Tensor, Option<Tensor>)> {
+    let pixels = image.read_on(cpu, piece)?;
     let mask = if masked { Some(image.read_mask(piece)?) } else { None };
     Ok((pixels, mask))
 }

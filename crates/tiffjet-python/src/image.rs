@@ -6,16 +6,18 @@ use std::time::UNIX_EPOCH;
 use pyo3::exceptions::{PyNotImplementedError, PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
+use tiffjet::dlpack::Foreign;
 use tiffjet::geo::{Affine, Domains, Gcp};
 use tiffjet::layout::Predictor;
 use tiffjet::tiff::{Array, FieldType, tag};
 use tiffjet::{
-    Backend, ByteOrder, Error, Fallback, Io, Layout, Limits, Nodata, OpenOptions, ReadJob, ReadOptions, Window,
+    Backend, ByteOrder, Device, Error, Fallback, Io, Layout, Limits, Nodata, OpenOptions, ReadJob, ReadOptions, Storage,
+    Window,
 };
 
 use crate::capsule;
 use crate::crs::Crs;
-use crate::device;
+use crate::device::{self, CUDA};
 use crate::error::raise;
 use crate::interrupt::run;
 use crate::source::{self, Origin};
@@ -186,16 +188,8 @@ impl Image {
         window::window(window, bands, level, (layout.height, layout.width))
     }
 
-    /// Into memory of the caller.
-    fn read_into(
-        &self,
-        py: Python<'_>,
-        backend: &dyn Backend,
-        window: &Window,
-        out: &Bound<'_, PyAny>,
-        route: &Route,
-    ) -> PyResult<Tensor> {
-        let mut out = capsule::import(out)?;
+    /// Memory of the caller, when the pixels of a window fit into it.
+    fn fitting(&self, window: &Window, out: Foreign) -> PyResult<Foreign> {
         let shape = self.image.plan_shape(window).map_err(raise)?;
         let dtype = self.image.dtype();
         let fits = out.shape() == shape || (shape[0] == 1 && out.shape() == &shape[1..]);
@@ -203,6 +197,45 @@ impl Image {
             let have = format!("{:?} of {}", out.shape(), out.dtype());
             return Err(PyValueError::new_err(format!("out: it is {have}, the window {shape:?} of {dtype}")));
         }
+        Ok(out)
+    }
+
+    /// Memory of another library's pool for the pixels of a window, and the stream after which it may be written.
+    fn allocated(
+        &self,
+        allocator: &Bound<'_, PyAny>,
+        backend: &dyn Backend,
+        window: &Window,
+        stream: usize,
+    ) -> PyResult<(Foreign, usize)> {
+        let shape = self.image.plan_shape(window).map_err(raise)?;
+        let bytes = shape.iter().try_fold(self.image.dtype().size(), |bytes, &n| bytes.checked_mul(n));
+        let bytes = bytes.ok_or_else(|| PyValueError::new_err("allocator: no machine could hold the window"))?;
+        let device = backend.name().strip_prefix("cuda:").and_then(|id| id.parse::<i32>().ok()).unwrap_or(0);
+        let helper = allocator.py().import("tiffjet._allocate")?;
+        let (array, stream): (Bound<'_, PyAny>, usize) =
+            helper.call_method1("memory", (allocator, bytes, device, stream))?.extract()?;
+        let memory = capsule::import(&array)?;
+        if memory.length() != bytes || memory.device() != (Device { kind: CUDA, id: device }) {
+            let have = format!("{} bytes on {}", memory.length(), device::name(memory.device()));
+            return Err(PyValueError::new_err(format!(
+                "allocator: it gave {have} instead of {bytes} on cuda:{device}"
+            )));
+        }
+        Ok((memory, stream))
+    }
+
+    /// Into memory of somebody else, which has just the bytes of the window.
+    fn read_into(
+        &self,
+        py: Python<'_>,
+        backend: &dyn Backend,
+        window: &Window,
+        mut out: Foreign,
+        route: &Route,
+    ) -> PyResult<Tensor> {
+        let shape = self.image.plan_shape(window).map_err(raise)?;
+        let dtype = self.image.dtype();
         let image = &self.image;
         let report = run(py, || {
             let plan = image.plan(window)?;
@@ -246,11 +279,6 @@ impl Route {
                 return Err(PyValueError::new_err(what));
             }
         };
-        if allocator.is_some() && cuda {
-            return Err(PyNotImplementedError::new_err(
-                "allocator: reading into memory of another pool is not built; use out=",
-            ));
-        }
         if !cuda && (stream.is_some() || allocator.is_some()) {
             let what = format!("stream, allocator: there are none on {}", backend.name());
             return Err(PyValueError::new_err(what));
@@ -279,14 +307,21 @@ impl Image {
         stream: Option<&Bound<'_, PyAny>>,
         allocator: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Tensor> {
-        let backend = match device {
-            Some(device) => device::chosen(device)?,
-            None => device::device("auto").map_err(raise)?,
-        };
-        let route = Route::new(&*backend, fallback, io, stream, allocator)?;
+        let out = out.map(capsule::import).transpose()?;
+        let backend = device::for_read(device, out.as_ref().map(Storage::device))?;
+        let mut route = Route::new(&*backend, fallback, io, stream, allocator)?;
         let window = self.window(window, bands, level)?;
-        if let Some(out) = out {
-            return self.read_into(py, &*backend, &window, out, &route);
+        match (out, allocator) {
+            (Some(_), Some(_)) => {
+                return Err(PyValueError::new_err("out, allocator: one of them says where pixels go"));
+            }
+            (Some(out), None) => return self.read_into(py, &*backend, &window, self.fitting(&window, out)?, &route),
+            (None, Some(allocator)) => {
+                let (memory, stream) = self.allocated(allocator, &*backend, &window, route.stream)?;
+                route.stream = stream;
+                return self.read_into(py, &*backend, &window, memory, &route);
+            }
+            (None, None) => {}
         }
         run(py, || self.image.read_with(&*backend, &window, &route.options)).map(Tensor::new)
     }

@@ -164,8 +164,10 @@ impl fmt::Debug for Tensor {
 /// What really happened.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Report {
-    /// Tiles decoded, a part of an uncompressed tile counting as one.
+    /// Tiles that pixels came from, a part of an uncompressed tile counting as one.
     pub tiles: usize,
+    /// Tiles of them that were decoded before, and copied from a cache.
+    pub cached: usize,
     /// Tiles that are not in the file and were filled.
     pub sparse: usize,
     /// Bytes read from the source.
@@ -186,6 +188,7 @@ impl Report {
     /// Adds what another worker did.
     pub(crate) fn add(&mut self, other: &Self) {
         self.tiles += other.tiles;
+        self.cached += other.cached;
         self.sparse += other.sparse;
         self.bytes_read += other.bytes_read;
         self.bytes_out += other.bytes_out;

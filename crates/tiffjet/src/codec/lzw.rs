@@ -138,6 +138,9 @@ impl Decoder<'_> {
     }
 
     /// Decodes until the table is cleared; false when nothing comes after.
+    ///
+    /// Never part of its caller: how fast the loop is must not depend on what the compiler finds around it.
+    #[inline(never)]
     fn until_clear<const OLD: bool>(&mut self, mut last: Last) -> Result<bool, Cause> {
         let (mut next, mut width) = (FIRST, MIN_WIDTH);
         loop {

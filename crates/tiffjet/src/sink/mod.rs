@@ -69,10 +69,19 @@ pub trait Sink: Send {
         false
     }
 
-    /// Writes over bytes that were written before.
+    /// Writes at a place: over bytes that were written before, or further on, where the gap is filled later.
     fn patch(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
         let _ = (at, bytes);
         Err(Error::io(self.name(), std::io::ErrorKind::Unsupported.into()))
+    }
+
+    /// [`Sink::patch`] with pieces that follow each other.
+    fn patch_pieces(&mut self, mut at: u64, pieces: &[&[u8]]) -> Result<()> {
+        for piece in pieces {
+            self.patch(at, piece)?;
+            at += piece.len() as u64;
+        }
+        Ok(())
     }
 
     /// A directory for what must be put aside: where the destination has room, so has this.
