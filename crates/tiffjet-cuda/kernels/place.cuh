@@ -16,57 +16,6 @@
 // Rows that a warp takes, one after the other.
 enum { PLACE_ROWS = 4 };
 
-// Words of 4 bytes that hold `WORDS` words from `from` on, which has any alignment; `end` bytes of the row can be read.
-// Bytes outside of the row are anyone's where they share a word with bytes inside, else 0. All lanes of a warp must
-// have the same `from & 3`. `inside` says that every word is known to lie inside, the same for all lanes.
-template <int WORDS> DEVICE void load_words(const u8* row, int64_t from, int64_t end, bool inside, u32 (&words)[WORDS]) {
-    const u8* at = row + from;
-    const u32 skew = (u32)(address_of(at) & 3);
-    const u32* aligned = (const u32*)(at - skew);
-    if (WORDS % 4 == 0 && inside && (address_of(at) & 15) == 0) {
-#pragma unroll
-        for (int i = 0; i + 3 < WORDS; i += 4) {
-            const Quad quad = *(const Quad*)(aligned + i);
-            words[i] = quad.x;
-            words[i + 1] = quad.y;
-            words[i + 2] = quad.z;
-            words[i + 3] = quad.w;
-        }
-        return;
-    }
-    if (inside && skew == 0) {
-#pragma unroll
-        for (int i = 0; i < WORDS; ++i) words[i] = aligned[i];
-        return;
-    }
-    if (inside) {
-        u32 low = aligned[0];
-#pragma unroll
-        for (int i = 0; i < WORDS; ++i) {
-            const u32 high = aligned[i + 1];
-            words[i] = __funnelshift_r(low, high, 8 * skew);
-            low = high;
-        }
-        return;
-    }
-    const int64_t first = from - (int64_t)skew;
-    u32 low = 0;
-#pragma unroll
-    for (int i = 0; i <= WORDS; ++i) {
-        const int64_t place = first + 4 * i;
-        const bool readable = place + 4 > 0 && place < end && (i < WORDS || skew != 0);
-        const u32 high = readable ? aligned[i] : 0;
-        if (i > 0) words[i - 1] = skew == 0 ? low : __funnelshift_r(low, high, 8 * skew);
-        low = high;
-    }
-}
-
-// Whether all words that a warp loads in one step, WORDS for each lane from `first` on, lie inside of the row.
-template <int WORDS> DEVICE bool step_is_inside(const u8* row, int64_t first, int64_t end) {
-    const int64_t skew = (int64_t)(address_of(row + first) & 3);
-    return first >= skew && first + 32 * 4 * WORDS + (skew ? 4 : 0) <= end;
-}
-
 // Turns round the bytes of every unit of `swap` bytes.
 template <int WORDS> DEVICE void swap_words(u32 (&words)[WORDS], u32 swap) {
     if (swap == 0) return;
@@ -89,15 +38,6 @@ template <int SIZE> struct Number {
 template <> struct Number<8> {
     typedef u64 Type;
 };
-
-DEVICE u64 little(const u8* bytes, u32 size) {
-    u64 value = 0;
-#pragma unroll
-    for (u32 i = 0; i < 8; ++i) {
-        if (i < size) value |= (u64)bytes[i] << 8 * i;
-    }
-    return value;
-}
 
 // The bits of a float become NaN where it equals nodata: the same bits, or zero with the other sign.
 template <int SIZE, class T> DEVICE T mask_nodata(T bits, T nodata) {

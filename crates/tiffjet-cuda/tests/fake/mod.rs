@@ -5,7 +5,19 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 /// The sources of kernels, by the names that `fakekernels.cpp` knows.
-const SOURCES: [&str; 6] = ["PLACE", "STATUS", "PACKBITS", "LZW", "DEFLATE", "ZSTD"];
+const SOURCES: [&str; 11] = [
+    "PLACE",
+    "STATUS",
+    "PACKBITS",
+    "LZW",
+    "DEFLATE",
+    "ZSTD",
+    "PACK",
+    "FRAME",
+    "PACKBITS_ENCODE",
+    "LZW_ENCODE",
+    "REDUCE",
+];
 
 /// Libraries beside the driver, and their sources.
 const LIBRARIES: [(&str, &str); 3] = [
@@ -54,7 +66,11 @@ fn build(without_launch: bool) -> PathBuf {
     let mut link = compiler();
     for (define, source, name) in &objects {
         let object = folder.join(format!("{name}.o"));
-        run(compiler().args(["-std=c++17", "-O2", "-fPIC", "-c", define]).arg(emulate(source)).arg("-o").arg(&object));
+        run(compiler()
+            .args(["-std=c++17", "-O2", "-ffp-contract=off", "-fPIC", "-c", define])
+            .arg(emulate(source))
+            .arg("-o")
+            .arg(&object));
         link.arg(object);
     }
     run(link.args(["-shared", "-Wl,-soname,libcuda.so.1", "-o"]).arg(folder.join("libcuda.so.1")));

@@ -1,5 +1,6 @@
 //! What must happen, as plain data: no I/O, no pixels, no backend.
 
+pub mod axis;
 mod batch;
 mod level;
 mod overview;

@@ -3,7 +3,6 @@
 //! A [`Kernel`] says which rows above a row needs and makes it from these alone, so results can't depend on how rows
 //! are cut. What is needed again is kept; all else is read where the caller has it.
 
-mod axis;
 mod choose;
 mod complex;
 mod convolve;
