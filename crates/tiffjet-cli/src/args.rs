@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use tiffjet::source::{MemorySource, redacted};
-use tiffjet::{Backend, Cpu, Error, Image, Limits, OpenOptions, Window};
+use tiffjet::{Backend, Cpu, Error, Image, Io, Limits, OpenOptions, ReadOptions, Window};
 use tiffjet_cuda::Cuda;
 
 /// A file to read: a path, an address, or `-` for standard input.
@@ -110,6 +110,26 @@ pub struct On {
     device: DeviceChoice,
 }
 
+/// How pixels are read.
+#[derive(Args)]
+pub struct Reading {
+    /// How bytes get to a GPU: cufile (from storage, past the memory of the host), pread, or auto
+    #[arg(long, default_value = "auto", value_name = "W")]
+    io: IoChoice,
+}
+
+impl Reading {
+    /// The same for the library.
+    pub fn options(&self) -> ReadOptions {
+        let io = match self.io {
+            IoChoice::Auto => Io::Auto,
+            IoChoice::Cufile => Io::Direct,
+            IoChoice::Pread => Io::Staged,
+        };
+        ReadOptions { io, ..ReadOptions::default() }
+    }
+}
+
 impl On {
     /// What decodes there; `auto` is a GPU where one can be used.
     pub fn backend(&self, name: &Arc<str>) -> tiffjet::Result<Box<dyn Backend>> {
@@ -138,6 +158,13 @@ impl On {
             }
         }
     }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum IoChoice {
+    Auto,
+    Cufile,
+    Pread,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use crate::ffi::driver::{
 };
 use crate::ffi::lend::{Lender, Refusal};
 use crate::ffi::load::Missing;
-use crate::ffi::nvjpeg::{self, Engine, Nvjpeg};
+use crate::ffi::nvjpeg::{self, Nvjpeg};
 use crate::ffi::nvjpeg2k::{self, Nvjpeg2k};
 use crate::kernels::Kernels;
 use crate::states::States;
@@ -31,9 +31,8 @@ const FAR_THREADS: usize = 32;
 const KEPT: u64 = 4 << 30;
 /// Tiles of JPEG 2000 that are decoded at once: each has a state with memory for all steps of one.
 const JPEG2000_STATES: usize = 32;
-/// Batches of JPEG that are decoded at once: by kernels, and by the device's own decoders, which all work at one batch.
+/// Batches of JPEG that are decoded at once.
 const JPEG_STATES: usize = 8;
-const JPEG_HARDWARE_STATES: usize = 3;
 /// Streams that storage writes in: in each one read goes after the other.
 const IO_STREAMS: usize = 16;
 /// What the buffer that storage writes to grows by.
@@ -102,7 +101,7 @@ pub struct Gpu {
     pool: Pool,
     lender: &'static Lender,
     jpeg2000: OnceLock<Result<States<nvjpeg2k::Decoder>, String>>,
-    jpeg: OnceLock<Result<Vec<States<nvjpeg::Decoder>>, String>>,
+    jpeg: OnceLock<Result<States<nvjpeg::Decoder>, String>>,
     /// Memory that storage writes to, while nobody reads.
     buffer: Mutex<Option<Buffer>>,
     streams: Mutex<Vec<Streams>>,
@@ -280,17 +279,14 @@ impl Gpu {
         made.as_ref().map_err(String::as_str)
     }
 
-    /// States of nvJPEG, those of the faster engine first, or why there are none.
-    pub fn jpeg(&self) -> Result<&[States<nvjpeg::Decoder>], &str> {
+    /// States of nvJPEG, or why there are none.
+    pub fn jpeg(&self) -> Result<&States<nvjpeg::Decoder>, &str> {
         let made = self.jpeg.get_or_init(|| {
             let library = Nvjpeg::get().map_err(ToString::to_string)?;
-            let make = |engine| self.prepared(|| nvjpeg::Decoder::new(library, self.context, self.lender, engine));
-            // Not every device has decoders of its own.
-            let hardware = make(Engine::Hardware).ok().map(|decoder| States::new(decoder, JPEG_HARDWARE_STATES));
-            let kernels = States::new(make(Engine::Kernels)?, JPEG_STATES);
-            Ok(hardware.into_iter().chain([kernels]).collect())
+            let decoder = self.prepared(|| nvjpeg::Decoder::new(library, self.context, self.lender))?;
+            Ok(States::new(decoder, JPEG_STATES))
         });
-        made.as_deref().map_err(String::as_str)
+        made.as_ref().map_err(String::as_str)
     }
 
     /// What a library makes with this device as the thread's own.

@@ -16,7 +16,7 @@ use crate::memory::Gpu;
 pub struct Jpeg;
 
 /// Tiles of a batch: the library decodes many at once on the device, and few on the host.
-const AT_ONCE: usize = 128;
+const AT_ONCE: usize = 384;
 /// What images in the input begin at a multiple of.
 const ALIGNED: usize = 64;
 /// PhotometricInterpretation YCbCr.
@@ -49,19 +49,15 @@ impl LibraryRoute for Jpeg {
     }
 
     fn submit(&self, submission: &Submission<'_>) -> Result<(), Failure> {
-        for states in submission.gpu.jpeg().unwrap_or_default() {
-            let Some(mut state) = data_refused(states.take())? else { continue };
-            let outcome = decode(submission, &mut state);
-            if outcome.is_err() {
-                // Nothing of it may write when its memory is given to somebody else.
-                let _ = state.stream().wait();
-            }
-            states.give_back(state);
-            if outcome? {
-                break;
-            }
+        let Ok(states) = submission.gpu.jpeg() else { return Ok(()) };
+        let Some(mut state) = data_refused(states.take())? else { return Ok(()) };
+        let outcome = decode(submission, &mut state);
+        if outcome.is_err() {
+            // Nothing of it may write when its memory is given to somebody else.
+            let _ = state.stream().wait();
         }
-        Ok(())
+        states.give_back(state);
+        outcome
     }
 }
 
@@ -75,53 +71,79 @@ fn room(tile: &Coded<'_>) -> usize {
     (tile.length + tables + 2).next_multiple_of(ALIGNED)
 }
 
-/// A batch: read, made whole, looked at, and put into the state's stream. `false` when another engine may try.
-fn decode(work: &Submission<'_>, state: &mut nvjpeg::State) -> Result<bool, Failure> {
+/// A batch: read, made whole, looked at, and put into the state's stream.
+fn decode(work: &Submission<'_>, state: &mut nvjpeg::State) -> Result<(), Failure> {
     let shape = match work.output {
         Output::Pixels => Shape::Pixels,
         Output::Planes => Shape::Planes,
     };
-    let mut found: Vec<(u32, Picture)> = Vec::new();
-    let mut input = state.input(work.tiles.iter().map(room).sum())?;
-    let (mut raw, mut at) = (Vec::new(), 0);
-    for (i, tile) in work.tiles.iter().enumerate() {
-        raw.resize(tile.length, 0);
-        let (piece, rest) = input.split_at_mut(room(tile));
-        input = rest;
-        if (work.read)(i, &mut raw)
-            && !work.dry
-            && let Some(length) = whole(&raw, tile, piece)
-        {
-            let format = &tile.plan.layout().format;
-            let picture = Picture {
-                bytes: at..at + length,
-                output: tile.output,
-                width: format.width as usize,
-                height: tile.rows as usize,
-                components: format.samples.into(),
-            };
-            found.push((tile.id, picture));
-        }
-        at += room(tile);
-    }
+    let mut found = read(work, state.input(work.tiles.iter().map(room).sum())?);
     found.retain(|(_, picture)| state.agrees(picture, shape));
     let (ids, pictures): (Vec<u32>, Vec<Picture>) = found.into_iter().unzip();
     if pictures.is_empty() {
-        return Ok(true);
+        return Ok(());
     }
     state.stream().wait_for(work.after)?;
-    let taken = data_refused(state.decode(&pictures, shape))?.is_some();
-    if taken {
+    if data_refused(state.decode(&pictures, shape))?.is_some() {
         work.mark(state.stream(), ids.into_iter())?;
     }
     // What the library began before it refused may still write.
     let done = state.finish()?;
-    work.lane.wait_for(done)?;
-    if !taken {
-        // Nor may it write over what the next engine does.
-        state.settle()?;
+    work.lane.wait_for(done)
+}
+
+/// A tile, and its place in the input.
+struct Piece<'a> {
+    tile: usize,
+    at: usize,
+    out: &'a mut [u8],
+}
+
+/// Reads all tiles of a batch into the input; gives those that go on, each with the place of its status.
+fn read(work: &Submission<'_>, mut input: &mut [u8]) -> Vec<(u32, Picture)> {
+    /// Tiles that are worth a thread.
+    const SHARE: usize = 48;
+    let (mut pieces, mut at) = (Vec::new(), 0);
+    for (tile, coded) in work.tiles.iter().enumerate() {
+        let (out, rest) = input.split_at_mut(room(coded));
+        input = rest;
+        pieces.push(Piece { tile, at, out });
+        at += room(coded);
     }
-    Ok(taken)
+    if pieces.len() <= SHARE {
+        return pieces.into_iter().filter_map(|piece| read_one(work, piece)).collect();
+    }
+    // Threads of their own: one of the pool that waited for others of the pool would do their work meanwhile, and might
+    // come upon what waits for this batch.
+    std::thread::scope(|scope| {
+        let mut threads = Vec::new();
+        while !pieces.is_empty() {
+            let share = pieces.split_off(pieces.len().saturating_sub(SHARE));
+            let read = || share.into_iter().filter_map(|piece| read_one(work, piece)).collect::<Vec<_>>();
+            // Without a thread for them these tiles keep their bad status, and are the host's.
+            threads.extend(std::thread::Builder::new().spawn_scoped(scope, read));
+        }
+        let joined = threads.into_iter().rev().map(|thread| thread.join());
+        joined.flat_map(|found| found.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    })
+}
+
+fn read_one(work: &Submission<'_>, Piece { tile, at, out }: Piece<'_>) -> Option<(u32, Picture)> {
+    let coded = &work.tiles[tile];
+    let mut raw = vec![0; coded.length];
+    if !(work.read)(tile, &mut raw) || work.dry {
+        return None;
+    }
+    let length = whole(&raw, coded, out)?;
+    let format = &coded.plan.layout().format;
+    let picture = Picture {
+        bytes: at..at + length,
+        output: coded.output,
+        width: format.width as usize,
+        height: coded.rows as usize,
+        components: format.samples.into(),
+    };
+    Some((coded.id, picture))
 }
 
 /// Makes a tile's stream an image on its own in `out`; gives its bytes, or `None` for what the host shall decode.

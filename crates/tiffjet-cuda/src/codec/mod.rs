@@ -71,7 +71,7 @@ pub struct Submission<'a> {
     /// Nothing is decoded.
     pub dry: bool,
     /// Reads the bytes of a tile, by its place in the list; `false` when they can't be read, which is then known.
-    pub read: &'a dyn Fn(usize, &mut [u8]) -> bool,
+    pub read: &'a (dyn Fn(usize, &mut [u8]) -> bool + Sync),
 }
 
 impl Submission<'_> {

@@ -247,11 +247,18 @@ struct Cell {
     read: isize,
 }
 
+/// What reads need while they are on their way.
+struct Needed {
+    files: Vec<Arc<OpenFile>>,
+    buffer: Buffer,
+    cells: Box<[UnsafeCell<Cell>]>,
+}
+
 /// Reads that may be on their way, and all that they need.
 pub struct Transfer {
     library: &'static CuFile,
     /// Given back by `settle` alone: what is still on its way needs it for ever.
-    kept: ManuallyDrop<(Vec<Arc<OpenFile>>, Buffer, Box<[UnsafeCell<Cell>]>)>,
+    needed: ManuallyDrop<Needed>,
     requests: Vec<Request>,
 }
 
@@ -275,7 +282,7 @@ impl Transfer {
             })
         });
         let cells = cells.collect();
-        Self { library, kept: ManuallyDrop::new((files, buffer, cells)), requests }
+        Self { library, needed: ManuallyDrop::new(Needed { files, buffer, cells }), requests }
     }
 
     /// What was asked for.
@@ -285,12 +292,12 @@ impl Transfer {
 
     /// Where the buffer begins.
     pub fn address(&self) -> u64 {
-        self.kept.1.memory.address()
+        self.needed.buffer.memory.address()
     }
 
     /// Puts a read into a stream. Each is put once.
     pub fn submit(&self, number: usize, stream: &Stream) -> Result<(), Failure> {
-        let (files, buffer, cells) = &*self.kept;
+        let Needed { files, buffer, cells } = &*self.needed;
         let file = &files[self.requests[number].file];
         let cell = cells[number].get();
         // SAFETY: the cell lives until `settle`, after all streams have been waited for; nobody else touches it, as each
@@ -312,7 +319,7 @@ impl Transfer {
     /// After all streams have been waited for: bytes that each read gave (a negative number is an error), and the buffer.
     pub fn settle(mut self) -> (Vec<isize>, Buffer) {
         // SAFETY: taken once, as `self` is consumed and has no `Drop`.
-        let (files, buffer, cells) = unsafe { ManuallyDrop::take(&mut self.kept) };
+        let Needed { files, buffer, cells } = unsafe { ManuallyDrop::take(&mut self.needed) };
         drop(files);
         (cells.into_iter().map(|cell| cell.into_inner().read).collect(), buffer)
     }

@@ -22,6 +22,8 @@ pub const WANTED: Wanted = Wanted {
 };
 
 type Status = c_int;
+/// Threads of the library's own for a batch.
+const THREADS: c_int = 2;
 /// Components that the library counts.
 const COMPONENTS: usize = 4;
 
@@ -51,15 +53,6 @@ pub enum Shape {
     Planes = 0,
     /// YCbCr as red, green and blue, pixel by pixel.
     Pixels = 5,
-}
-
-/// Which way the library decodes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Engine {
-    /// Kernels.
-    Kernels = 2,
-    /// The device's own decoder.
-    Hardware = 3,
 }
 
 /// One image of a batch.
@@ -135,19 +128,17 @@ unsafe impl Sync for Decoder {}
 
 impl Decoder {
     /// Of this context, with memory of this lender.
-    pub fn new(
-        library: &'static Nvjpeg,
-        context: Context,
-        lender: &'static Lender,
-        engine: Engine,
-    ) -> Result<Self, Refusal> {
+    pub fn new(library: &'static Nvjpeg, context: Context, lender: &'static Lender) -> Result<Self, Refusal> {
+        /// Codes are decoded by kernels. Decoders that some devices have beside them are no faster with all that is
+        /// around them, and were seen to stand still when four threads gave them batches.
+        const KERNELS: c_int = 2;
         /// Chrominance that pixels share is interpolated, as the host does it.
         const INTERPOLATE: c_uint = 1 << 5;
         let (mut device, mut locked) = (lender.device(), lender.locked());
         let mut handle = std::ptr::null_mut();
         // SAFETY: the allocators are copied, and what they name lives as long as the process.
         let code = unsafe {
-            (library.functions.nvjpegCreateExV2)(engine as c_int, &mut device, &mut locked, INTERPOLATE, &mut handle)
+            (library.functions.nvjpegCreateExV2)(KERNELS, &mut device, &mut locked, INTERPOLATE, &mut handle)
         };
         checked(lender, "nvjpegCreateExV2", code)?;
         Ok(Self { library, context, lender, handle })
@@ -249,8 +240,9 @@ impl State {
         let functions = &self.library.functions;
         let count = pictures.len() as c_int;
         // SAFETY: handles are live. It also forgets a batch that failed.
-        let code =
-            unsafe { (functions.nvjpegDecodeBatchedInitialize)(self.handle, self.state, count, 1, shape as c_int) };
+        let code = unsafe {
+            (functions.nvjpegDecodeBatchedInitialize)(self.handle, self.state, count, THREADS, shape as c_int)
+        };
         checked(self.lender, "nvjpegDecodeBatchedInitialize", code)?;
         let (bytes, lengths): (Vec<*const u8>, Vec<usize>) =
             pictures.iter().map(|picture| self.bytes(picture)).map(|bytes| (bytes.as_ptr(), bytes.len())).unzip();
