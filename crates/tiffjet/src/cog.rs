@@ -31,12 +31,12 @@ pub fn ghost(planar: bool, mask_follows: bool) -> Vec<u8> {
     format!("GDAL_STRUCTURAL_METADATA_SIZE={:06} bytes\n{promises}", promises.len()).into_bytes()
 }
 
-/// The size before a tile of so many bytes, little-endian whatever the file is, as the promise has it.
-pub fn leader(length: usize) -> [u8; LEADER as usize] {
-    (length as u32).to_le_bytes()
+/// The size before a tile, little-endian whatever the file is, as the promise has it.
+pub fn leader(tile: &[u8]) -> [u8; LEADER as usize] {
+    (tile.len() as u32).to_le_bytes()
 }
 
-/// What stands behind a tile, of which the end will do.
+/// What stands behind a tile.
 pub fn trailer(tile: &[u8]) -> [u8; TRAILER as usize] {
     let mut out = [0; TRAILER as usize];
     let last = &tile[tile.len().saturating_sub(4)..];
@@ -62,6 +62,6 @@ mod tests {
     fn short_tiles_have_trailers_too() {
         assert_eq!(trailer(b"abcdef"), *b"cdef");
         assert_eq!(trailer(b"ab"), *b"ab\0\0");
-        assert_eq!(leader(3), [3, 0, 0, 0]);
+        assert_eq!(leader(b"abc"), [3, 0, 0, 0]);
     }
 }

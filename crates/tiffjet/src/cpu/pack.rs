@@ -71,7 +71,7 @@ impl<'a> Pack<'a> {
     /// Packs a tile of `tile_rows` rows.
     pub(super) fn pack(&self, part: &Part<'_>, tile_rows: u32, out: &mut Vec<u8>) {
         let length = self.plan.plain_bytes(tile_rows) as usize;
-        if self.plan.rows_are_plain() {
+        if self.is_copy() {
             return copy(part, self.plan.format.row_bytes(), length, out);
         }
         out.resize(length, 0);
@@ -79,6 +79,13 @@ impl<'a> Pack<'a> {
             Unit::Bytes => self.bytes(part, out),
             Unit::Samples => self.samples(part, out),
         }
+    }
+
+    /// Rows of the image are rows of the tile as they are.
+    fn is_copy(&self) -> bool {
+        let LevelPlan { codec, predictor, format, .. } = self.plan;
+        let whole = usize::from(format.bits) == self.size * 8;
+        codec.unit() == Unit::Bytes && *predictor == Predictor::None && self.samples == 1 && whole
     }
 
     /// Outside the image stand zeros: they cost next to nothing.

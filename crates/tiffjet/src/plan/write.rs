@@ -100,13 +100,6 @@ impl LevelPlan {
         row as u64 * u64::from(rows)
     }
 
-    /// Rows of the image are rows of its tiles as they are: nothing is to be packed.
-    pub fn rows_are_plain(&self) -> bool {
-        let format = &self.format;
-        let whole = usize::from(format.bits) == format.dtype.size() * 8;
-        self.codec.unit() == Unit::Bytes && self.predictor == Predictor::None && format.samples == 1 && whole
-    }
-
     /// Bytes of one row of the image in memory, all bands.
     pub fn image_row_bytes(&self) -> u64 {
         u64::from(self.width) * u64::from(self.bands) * self.format.dtype.size() as u64

@@ -7,7 +7,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::hash::{BuildHasher, RandomState};
-use std::io::{BufWriter, ErrorKind, IoSlice, Seek, SeekFrom, Write};
+use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -48,10 +48,10 @@ impl FileSink {
         if let Some(old) = &old
             && !old.is_file()
         {
-            let kind = if old.is_dir() { ErrorKind::IsADirectory } else { ErrorKind::InvalidInput };
+            let kind = if old.is_dir() { std::io::ErrorKind::IsADirectory } else { std::io::ErrorKind::InvalidInput };
             return Err(kind.into());
         }
-        let base = target.file_name().ok_or(ErrorKind::InvalidInput)?.to_owned();
+        let base = target.file_name().ok_or(std::io::ErrorKind::InvalidInput)?.to_owned();
         let directory = match target.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
             _ => PathBuf::from("."),
@@ -73,7 +73,7 @@ impl FileSink {
     }
 
     fn publish(&mut self) -> std::io::Result<()> {
-        use ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
+        use std::io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
         self.file.flush()?;
         self.file.get_ref().sync_all()?;
         fs::rename(&self.part, &self.target)?;
@@ -107,7 +107,7 @@ impl Sink for FileSink {
         };
         match run() {
             Ok(copied) if copied == length => Ok(()),
-            Ok(_) => Err(Error::io(&self.name, ErrorKind::UnexpectedEof.into())),
+            Ok(_) => Err(Error::io(&self.name, std::io::ErrorKind::UnexpectedEof.into())),
             Err(e) => Err(Error::io(&self.name, e)),
         }
     }
@@ -120,14 +120,6 @@ impl Sink for FileSink {
         let write = |file: &mut BufWriter<File>| {
             file.flush()?;
             file.get_ref().write_all_at(bytes, at)
-        };
-        write(&mut self.file).map_err(|e| Error::io(&self.name, e))
-    }
-
-    fn patch_pieces(&mut self, at: u64, pieces: &[&[u8]]) -> Result<()> {
-        let write = |file: &mut BufWriter<File>| {
-            file.flush()?;
-            write_gathered(file.get_ref(), at, pieces)
         };
         write(&mut self.file).map_err(|e| Error::io(&self.name, e))
     }
@@ -148,25 +140,6 @@ impl Drop for FileSink {
             let _ = fs::remove_file(&self.part);
         }
     }
-}
-
-/// Writes pieces one behind the other, many with each system call, going on where the system stops short.
-fn write_gathered(file: &File, mut at: u64, pieces: &[&[u8]]) -> std::io::Result<()> {
-    let mut slices: Vec<IoSlice<'_>> = pieces.iter().filter(|p| !p.is_empty()).map(|p| IoSlice::new(p)).collect();
-    let mut left = &mut slices[..];
-    while !left.is_empty() {
-        // IOV_MAX is 1024 everywhere.
-        match rustix::io::pwritev(file, &left[..left.len().min(1024)], at) {
-            Ok(0) => return Err(ErrorKind::WriteZero.into()),
-            Ok(written) => {
-                at += written as u64;
-                IoSlice::advance_slices(&mut left, written);
-            }
-            Err(rustix::io::Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-    }
-    Ok(())
 }
 
 /// The part of a target's name that stands in that of its part: there is room for the rest.
@@ -203,7 +176,7 @@ fn create_locked(directory: &Path, base: &OsStr) -> std::io::Result<(PathBuf, Fi
         let part = directory.join(part_name(base, RandomState::new().hash_one(base)));
         let file = match OpenOptions::new().read(true).write(true).create_new(true).open(&part) {
             Ok(file) => file,
-            Err(e) if e.kind() == ErrorKind::AlreadyExists => continue,
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => continue,
             Err(e) => return Err(e),
         };
         // Between the two lines another process may have taken it for stale: then it is gone, or held.
@@ -252,20 +225,6 @@ mod tests {
         Box::new(sink).commit().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(names(dir.path()), ["a.tif"]);
-    }
-
-    #[test]
-    fn pieces_stand_one_behind_the_other_at_their_place() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("a.tif");
-        let mut sink = FileSink::create(&path).unwrap();
-        sink.write(b"head").unwrap();
-        let many: Vec<u8> = (0..5000u32).map(|i| i as u8).collect();
-        let pieces: Vec<&[u8]> = many.chunks(2).flat_map(|piece| [piece, &[]]).collect();
-        sink.patch_pieces(6, &pieces).unwrap();
-        sink.patch(4, b"--").unwrap();
-        Box::new(sink).commit().unwrap();
-        assert_eq!(fs::read(&path).unwrap(), [&b"head--"[..], &many].concat());
     }
 
     #[test]

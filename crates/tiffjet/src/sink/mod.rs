@@ -75,15 +75,6 @@ pub trait Sink: Send {
         Err(Error::io(self.name(), std::io::ErrorKind::Unsupported.into()))
     }
 
-    /// [`Sink::patch`] with pieces that follow each other.
-    fn patch_pieces(&mut self, mut at: u64, pieces: &[&[u8]]) -> Result<()> {
-        for piece in pieces {
-            self.patch(at, piece)?;
-            at += piece.len() as u64;
-        }
-        Ok(())
-    }
-
     /// A directory for what must be put aside: where the destination has room, so has this.
     fn directory(&self) -> Option<&Path> {
         None

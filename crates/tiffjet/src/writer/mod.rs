@@ -283,27 +283,10 @@ fn encode(
     first: u64,
 ) -> Result<()> {
     let name = store.name().clone();
+    let mut emit = |rows: EncodedRows| store.append(&rows);
     let image = &plan.levels[level];
     let tile_row = (first / u64::from(image.format.height)) as u32;
-    if store.takes_rows(image) {
-        store.place_rows(rows, image, tile_row)?;
-        return encode_mask(backend, plan, store, level, rows, first);
-    }
-    let mut emit = |rows: EncodedRows| store.append(&rows);
     backend.encode(&EncodeJob { name: &name, rows, plan: image, first: tile_row }, &mut emit)?;
-    encode_mask(backend, plan, store, level, rows, first)
-}
-
-fn encode_mask(
-    backend: &dyn Backend,
-    plan: &WritePlan,
-    store: &mut Store,
-    level: usize,
-    rows: &RowsView<'_>,
-    first: u64,
-) -> Result<()> {
-    let name = store.name().clone();
-    let mut emit = |rows: EncodedRows| store.append(&rows);
     let (Some(mask), Some(image)) = (rows.mask(), plan.masks.get(level)) else { return Ok(()) };
     let shape = [1, rows.rows(), rows.width()];
     let mask =

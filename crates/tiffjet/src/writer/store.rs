@@ -15,7 +15,6 @@ use crate::backend::EncodedRows;
 use crate::cog;
 use crate::error::{Error, Result};
 use crate::plan::{LevelPlan, WritePlan};
-use crate::rows::RowsView;
 use crate::sink::Sink;
 use crate::tiff::{Field, Header, encode, tag};
 
@@ -75,24 +74,20 @@ struct Placed {
 
 /// Small tiles that are neighbours share a system call.
 const BUFFER: usize = 1 << 20;
-/// Rows of tiles that are shorter are cheaper to put together than to write one by one.
-const PIECE: usize = 256;
 
 impl Placed {
-    /// Writes pieces that follow each other, `length` bytes in all.
-    fn write(&mut self, at: u64, pieces: &[&[u8]], length: usize, sink: &mut dyn Sink) -> Result<()> {
+    fn write(&mut self, at: u64, bytes: &[u8], sink: &mut dyn Sink) -> Result<()> {
         let joins = self.at + self.buffer.len() as u64 == at;
-        if !joins || self.buffer.len() + length > BUFFER {
+        if !joins || self.buffer.len() + bytes.len() > BUFFER {
             self.flush(sink)?;
         }
-        if length >= BUFFER / 4 {
-            self.flush(sink)?;
-            return sink.patch_pieces(at, pieces);
+        if bytes.len() >= BUFFER / 4 {
+            return sink.patch(at, bytes);
         }
         if self.buffer.is_empty() {
             self.at = at;
         }
-        pieces.iter().for_each(|piece| self.buffer.extend_from_slice(piece));
+        self.buffer.extend_from_slice(bytes);
         Ok(())
     }
 
@@ -120,13 +115,6 @@ struct Direct {
 fn is_known(image: &LevelPlan) -> bool {
     let largest = image.plain_bytes(image.format.height);
     image.format.compression == 1 && image.absent.is_none() && largest <= CLASSIC - cog::LEADER - cog::TRAILER
-}
-
-/// The last four bytes, fewer where there are no more.
-fn end_of(pieces: &[&[u8]]) -> Vec<u8> {
-    let mut end: Vec<u8> = pieces.iter().rev().flat_map(|piece| piece.iter().rev()).take(4).copied().collect();
-    end.reverse();
-    end
 }
 
 /// The place of the first tile in the file, counted in tiles: row by row, plane by plane, from left to right.
@@ -186,7 +174,7 @@ impl Store {
         let first = image.tile(rows.plane, rows.row, rows.col) as usize;
         if self.placed.is_some() {
             let mut tiles = rows.tiles.iter().zip(first..);
-            return tiles.try_for_each(|(tile, i)| self.place(key, i, &[tile]));
+            return tiles.try_for_each(|(tile, i)| self.place(key, i, tile));
         }
         match &mut self.direct {
             Some(direct) if key == (0, false) && direct.next == turn(image, rows) => {
@@ -213,59 +201,23 @@ impl Store {
         self.check_size()
     }
 
-    /// Whether rows of an image go to their places as they are, without a backend.
-    pub(super) fn takes_rows(&self, image: &LevelPlan) -> bool {
-        self.placed.is_some() && image.rows_are_plain() && image.format.row_bytes() >= PIECE
-    }
-
-    /// Writes rows of such an image, whole tile rows from tile row `first` on or less at its end. Zeros stand behind its
-    /// edges.
-    pub(super) fn place_rows(&mut self, rows: &RowsView<'_>, image: &LevelPlan, first: u32) -> Result<()> {
-        let size = image.format.dtype.size();
-        let (tile_width, tile_height) = (image.format.width as usize, image.format.height as usize);
-        let zeros = vec![0; image.format.row_bytes()];
-        let down = rows.rows().div_ceil(tile_height) as u32;
-        let tiles = (0..down).flat_map(|row| (0..image.planes()).map(move |plane| (row, plane)));
-        for ((row, plane), col) in tiles.flat_map(|line| (0..image.across).map(move |col| (line, col))) {
-            let (top, left) = (row as usize * tile_height, col as usize * tile_width);
-            let width = (image.width as usize - left).min(tile_width);
-            let mut pieces = Vec::with_capacity(2 * tile_height + 2);
-            for y in top..top + image.rows_in_tile(first + row) as usize {
-                if y >= rows.rows() {
-                    pieces.push(&zeros[..]);
-                    continue;
-                }
-                pieces.push(&rows.row(plane.into(), y)[left * size..][..width * size]);
-                if width < tile_width {
-                    pieces.push(&zeros[width * size..]);
-                }
-            }
-            let tile = image.tile(plane, first + row, col) as usize;
-            self.place((image.level, image.mask), tile, &pieces)?;
-        }
-        Ok(())
-    }
-
-    /// Writes a tile, in pieces, to its place.
-    fn place(&mut self, key: Key, tile: usize, pieces: &[&[u8]]) -> Result<()> {
-        let slot = self.slots(key)[tile];
+    /// Writes a tile to its place.
+    fn place(&mut self, key: Key, i: usize, tile: &[u8]) -> Result<()> {
+        let slot = self.slots(key)[i];
         let Some(placed) = &mut self.placed else { return Ok(()) };
-        let length = pieces.iter().map(|piece| piece.len()).sum::<usize>();
-        if length as u64 != u64::from(slot.length) || slot.at != MISSING.at {
-            let what = format!("tile {tile} of level {}: {length} bytes instead of {}, or twice", key.0, slot.length);
+        if tile.len() as u64 != u64::from(slot.length) {
+            let what = format!("tile {i} of level {}: {} bytes instead of {}", key.0, tile.len(), slot.length);
             return Err(Error::invalid(self.sink.name(), what));
         }
-        let at = placed.layout.places.get(&key).map_or(0, |places| places[tile]);
+        let at = placed.layout.places.get(&key).map_or(0, |places| places[i]);
         if self.plan.cog {
-            let (leader, trailer) = (cog::leader(length), cog::trailer(&end_of(pieces)));
-            let all: Vec<&[u8]> =
-                [&leader[..]].into_iter().chain(pieces.iter().copied()).chain([&trailer[..]]).collect();
-            let length = length + leader.len() + trailer.len();
-            placed.write(at - cog::LEADER, &all, length, &mut *self.sink)?;
-        } else {
-            placed.write(at, pieces, length, &mut *self.sink)?;
+            placed.write(at - cog::LEADER, &cog::leader(tile), &mut *self.sink)?;
         }
-        self.slots_mut(key)[tile].at = at;
+        placed.write(at, tile, &mut *self.sink)?;
+        if self.plan.cog {
+            placed.write(at + tile.len() as u64, &cog::trailer(tile), &mut *self.sink)?;
+        }
+        self.slots_mut(key)[i].at = at;
         Ok(())
     }
 
@@ -312,7 +264,7 @@ impl Store {
         if !self.plan.cog || tile.is_empty() {
             return self.spool.write(tile);
         }
-        self.spool.write(&cog::leader(tile.len()))?;
+        self.spool.write(&cog::leader(tile))?;
         self.spool.write(tile)?;
         self.spool.write(&cog::trailer(tile))
     }
