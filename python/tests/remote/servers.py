@@ -292,7 +292,9 @@ http {{
     access_log off; sendfile on; tcp_nopush on; keepalive_requests 100000;
     client_body_temp_path tmp; proxy_temp_path tmp; fastcgi_temp_path tmp; uwsgi_temp_path tmp; scgi_temp_path tmp;
     default_type application/octet-stream;
-    server {{ listen 127.0.0.1:{port}; root files; autoindex on; }}
+    server {{ listen 127.0.0.1:{port}; root files; autoindex on;
+        rewrite ^/again-[0-9]+/(.*)$ /$1 last; # the same file under a name that nobody has cached
+    }}
 }}
 """
 
