@@ -1,7 +1,9 @@
 """Files on other machines: object stores and web servers on the loopback, every request counted."""
 
 import os
+import pathlib
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -421,3 +423,30 @@ def wait_until(true, seconds=20):
     while not true():
         assert time.monotonic() < end, "it does not come true"
         time.sleep(0.05)
+
+
+# ---------------------------------------------------------------------------------------------- the guide
+
+
+def test_the_guide(serve, monkeypatch):
+    """Its snippets run, in order, with these servers in the place of the world's."""
+    for needed in ("xarray", "dask", "fsspec", "aiohttp", "obstore"):
+        pytest.importorskip(needed)
+    web, s3 = serve("http"), serve("s3")
+    dem = numpy.random.default_rng(5).normal(size=(1024, 1024)).astype("float32")
+    tiffjet.to_geotiff(dem, "dem.tif", **OPTIONS)
+    data = pathlib.Path("dem.tif").read_bytes()
+    web.put("dem.tif", data)
+    s3.put("dem.tif", data, bucket="my-bucket")
+    for name, value in {"AWS_ENDPOINT_URL": s3.endpoint, "AWS_ALLOW_HTTP": "true", "AWS_ACCESS_KEY_ID": "testing",
+                        "AWS_SECRET_ACCESS_KEY": "testing", "AWS_REGION": "us-east-1"}.items():
+        monkeypatch.setenv(name, value)
+    guide = (pathlib.Path(__file__).parents[2] / "docs" / "guides" / "remote.md").read_text()
+    snippets = re.findall(r"^```python\n(.*?)^```", guide, re.DOTALL | re.MULTILINE)
+    assert len(snippets) > 8
+    names = {}
+    for snippet in snippets:
+        exec(compile(snippet.replace("https://example.com", web.endpoint), "remote.md", "exec"), names)
+    assert float(names["mean"]) == pytest.approx(float(dem.mean()), rel=1e-3, abs=1e-4)
+    assert names["small"].shape == (1, 256, 256) and names["part"].shape == (1, 200, 200)
+    assert s3.get("zeros.tif", bucket="my-bucket")[:2] == b"II"

@@ -155,12 +155,14 @@ class S3(Server):
         return {"endpoint": self.endpoint, "region": "us-east-1", "access_key_id": "testing",
                 "secret_access_key": "testing"}
 
-    def put(self, name: str, data: bytes) -> None:
+    def put(self, name: str, data: bytes, bucket: str = BUCKET) -> None:
         # moto answers everybody; a key tells it which account is meant.
-        send("PUT", f"{self.direct}/{BUCKET}/{name}", data, {"Authorization": _FAKE_SIGNATURE})
+        if bucket != BUCKET:
+            send("PUT", f"{self.direct}/{bucket}", None, {"Authorization": _FAKE_SIGNATURE})
+        send("PUT", f"{self.direct}/{bucket}/{name}", data, {"Authorization": _FAKE_SIGNATURE})
 
-    def get(self, name: str) -> bytes | None:
-        return fetch(f"{self.direct}/{BUCKET}/{name}", {"Authorization": _FAKE_SIGNATURE})
+    def get(self, name: str, bucket: str = BUCKET) -> bytes | None:
+        return fetch(f"{self.direct}/{bucket}/{name}", {"Authorization": _FAKE_SIGNATURE})
 
     def uploads(self) -> str:
         """Uploads in parts that are neither complete nor aborted, as the server's XML."""
