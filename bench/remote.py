@@ -6,18 +6,24 @@
 nginx serves the files on the loopback, a proxy in front of it writes down every request and makes each of them wait
 (0 and 20 ms). Each engine is a process that stays, so that connections are kept; every reading has a URL of its own
 for the same file, so that nothing of the one before is in a cache. Engines take turns in an order that rotates; the
-table has medians. All pixels are compared with those that GDAL reads from the local file. Needs `make servers`.
+table has medians. All pixels are compared with those that GDAL reads from the local file.
+
+Throughput: a whole COG from nginx itself, without the proxy, against a plain download of the same bytes in parallel
+ranges. Needs `make servers`.
 """
 
 import argparse
 import asyncio
+import http.client
 import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +66,9 @@ class Tiffjet:
 
     def window(self, url, rows, columns):
         return np.asarray(self.tiffjet.open(url).read(window=(rows, columns), device="cpu"))
+
+    def whole(self, url):
+        return np.asarray(self.tiffjet.open(url).read(device="cpu"))
 
     def overview(self, url, size):
         image = self.tiffjet.open(url)
@@ -159,11 +168,52 @@ class XarraySpatial:
         return self._bands_first(self.open(url, overview_level=level).data)
 
 
+class Download:
+    """Not a reader: the bytes of the file in parallel ranges, by threads that each keep a connection."""
+
+    PIECE = 4 << 20
+    THREADS = 16
+
+    def __init__(self):
+        self.kept = threading.local()
+
+    def version(self):
+        return f"{self.THREADS} threads, ranges of {self.PIECE >> 20} MiB"
+
+    def whole(self, url):
+        host, _, path = url.removeprefix("http://").partition("/")
+        size = int(self._ask("HEAD", host, path).getheader("Content-Length"))
+        out = np.empty(size, "uint8")
+
+        def fetch(start):
+            end = min(start + self.PIECE, size)
+            answer = self._ask("GET", host, path, {"Range": f"bytes={start}-{end - 1}"}, out[start:end])
+            if answer.status != 206:
+                raise OSError(f"{answer.status} for a range")
+
+        with ThreadPoolExecutor(self.THREADS) as threads:
+            list(threads.map(fetch, range(0, size, self.PIECE)))
+        return out
+
+    def _ask(self, method, host, path, fields=None, out=None):
+        if getattr(self.kept, "host", None) != host:
+            self.kept.host, self.kept.connection = host, http.client.HTTPConnection(host)
+        self.kept.connection.request(method, f"/{path}", headers=fields or {})
+        answer = self.kept.connection.getresponse()
+        if out is None:
+            answer.read()
+        else:
+            room = memoryview(out)
+            while room and (count := answer.readinto(room)):
+                room = room[count:]
+        return answer
+
+
 def serve(name):
     """An engine in its process: a task a line on stdin, `{"seconds": s}` or `{"error": ...}` a line on stdout."""
     replies = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
-    engine = globals()[ENGINES[name][0]]()
+    engine = Download() if name == "download" else globals()[ENGINES[name][0]]()
     print(json.dumps({"version": engine.version()}), file=replies)
     for line in sys.stdin:
         task = json.loads(line)
@@ -172,7 +222,9 @@ def serve(name):
             start = time.perf_counter()
             pixels = call(task["url"], *task["arguments"])
             seconds = time.perf_counter() - start
-            np.save(task["out"], np.ascontiguousarray(pixels))
+            if task["out"]:
+                np.save(task["out"], np.ascontiguousarray(pixels))
+            del pixels
             reply = {"seconds": seconds}
         except Exception as error:  # whatever an engine raises is its answer
             reply = {"error": f"{type(error).__name__}: {error}"[:300]}
@@ -185,12 +237,12 @@ class Engine:
     def __init__(self, name):
         self.name = name
         command = [sys.executable, str(Path(__file__).resolve()), "--serve", name]
-        environment = {**os.environ, **ENGINES[name][1]}
+        environment = {**os.environ, **(ENGINES[name][1] if name in ENGINES else {})}
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
         self.version = json.loads(self.process.stdout.readline() or '{"version": null}')["version"]
 
     def ask(self, verb, url, arguments, out):
-        task = {"verb": verb, "url": url, "arguments": arguments, "out": str(out)}
+        task = {"verb": verb, "url": url, "arguments": arguments, "out": out and str(out)}
         self.process.stdin.write(json.dumps(task) + "\n")
         self.process.stdin.flush()
         line = self.process.stdout.readline()
@@ -234,6 +286,7 @@ def make_files(folder):
         ("dem", dem, {"compress": "ZSTD", "predictor": "YES", "blocksize": 512, "level": 1}),
         ("rgb", rgb, {"compress": "DEFLATE", "predictor": "YES", "blocksize": 512, "level": 1}),
         ("many-tiles", many, {"compress": "DEFLATE", "blocksize": 64, "level": 1}),
+        ("plain", dem, {"compress": "NONE", "blocksize": 512, "overviews": "NONE"}),
     ):
         found = list(folder.glob(f"{name}-levels-*.tif"))
         made[name] = found[0] if found else make_cog(folder, name, make(), options)
@@ -254,7 +307,8 @@ def make_cog(folder, name, pixels, options):
             dataset.write(pixels)
         copy(plain, cog, driver="COG", overview_resampling="nearest", num_threads="ALL_CPUS", **options)
         with rasterio.open(cog) as dataset:
-            level = next(i for i, f in enumerate(dataset.overviews(1)) if max(dataset.shape) / f <= OVERVIEW)
+            small = (i for i, f in enumerate(dataset.overviews(1)) if max(dataset.shape) / f <= OVERVIEW)
+            level = next(small, 0)
         path = folder / f"{name}-levels-{level}.tif"
         cog.rename(path)
     return path
@@ -331,6 +385,24 @@ def opening(server, files, latency=0.02):
     return counts
 
 
+def throughput(server, path, rounds):
+    """Seconds for a whole file: ours, and a plain download of its bytes."""
+    engines = [Engine("tiffjet"), Engine("download")]
+    seconds = {engine.name: [] for engine in engines}
+    try:
+        for turn in range(rounds + 1):
+            for engine in engines[turn % 2 :] + engines[: turn % 2]:
+                reply = engine.ask("whole", f"{server.direct}/again-{turn}/{path.name}", [], None)
+                if "error" in reply:
+                    raise SystemExit(f"{engine.name}: {reply['error']}")
+                if turn:
+                    seconds[engine.name].append(reply["seconds"])
+    finally:
+        for engine in engines:
+            engine.stop()
+    return {"bytes": path.stat().st_size, **seconds}
+
+
 def median(values, scale=1.0):
     return round(statistics.median(values) * scale, 2) if values else None
 
@@ -357,7 +429,13 @@ def report(record):
     for name, (count, received) in record.get("open", {}).items():
         limit = 2 if name == "many-tiles" else 1
         bars.append((count <= limit, f"open of {name}: {count} requests, {received} bytes (at most {limit})"))
-    out = ["# Remote COGs", "", f"{record['machine']}", "", f"{record['versions']}", "", *lines, "", "## Bars", ""]
+    for name, one in record.get("throughput", {}).items():
+        ours, plain = (one["bytes"] / statistics.median(one[engine]) / 1e6 for engine in ("tiffjet", "download"))
+        said = f"all of {name}: {ours:.0f} MB/s of the file, a plain download {plain:.0f} MB/s: {ours / plain:.0%} (70 %)"
+        bars.append((ours >= 0.7 * plain, said))
+    facts = [f"- {name}: {value}" for name, value in record["machine"].items() if name != "memory settings"]
+    versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
+    out = ["# Remote COGs", "", *facts, f"- {versions}", "", *lines, "", "## Bars", ""]
     return "\n".join(out + [f"- {'kept' if kept else 'MISSED'}: {what}" for kept, what in bars]) + "\n"
 
 
@@ -389,18 +467,21 @@ def main():
 
     files = make_files(options.data)
     files = {name: path for name, path in files.items() if not options.files or name in options.files.split(",")}
+    plain = files.pop("plain", None)
     names = options.engines.split(",")
     with tempfile.TemporaryDirectory() as scratch:
         server = servers.start_nginx(Path(scratch))
         engines = []
         try:
-            for path in files.values():
+            for path in (*files.values(), *([plain] if plain else [])):
                 (Path(scratch) / "files" / path.name).symlink_to(path.resolve())
             engines = [Engine(name) for name in names]
             record = {"machine": machine.facts(), "versions": {engine.name: engine.version for engine in engines}}
             record["results"] = measure(server, engines, files, options.rounds, Path(scratch))
             if "tiffjet" in names:
                 record["open"] = opening(server, files)
+                if plain:
+                    record["throughput"] = {"plain": throughput(server, plain, options.rounds)}
         finally:
             for engine in engines:
                 engine.stop()

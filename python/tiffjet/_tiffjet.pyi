@@ -22,6 +22,7 @@ __all__ = [
     "_libraries",
     "_read_many",
     "_reopen",
+    "_validate",
     "open",
 ]
 

@@ -443,8 +443,9 @@ def _dataset(file: File | Held, pixels: Pixels, data: Any, name: Any) -> xarray.
 
 def _source_name(file: File | Held, image: Image) -> str:
     """The path; of a URL what can be shown."""
-    local = isinstance(file, File) and isinstance(file.place, str) and not is_remote(file.place)
-    return file.place if local else image.name
+    if isinstance(file, File) and isinstance(file.place, str) and not is_remote(file.place):
+        return file.place
+    return image.name
 
 
 def _move(attrs: dict[str, Any], encoding: dict[str, Any], key: str) -> None:
