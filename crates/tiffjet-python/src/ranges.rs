@@ -5,15 +5,11 @@ use std::sync::Arc;
 
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
+use tiffjet::plan::{Piece, Transfer};
 use tiffjet::source::{Distance, Source, Version};
 use tiffjet::{Error, Result};
 
 use crate::buffer::Bytes;
-
-/// Bytes of a gap that are cheaper to fetch than a request more.
-const GAP: u64 = 128 << 10;
-/// Most bytes of one request.
-const REQUEST: u64 = 8 << 20;
 
 /// An object that gives many ranges in one call. Threads may call it at once: stores let go of the interpreter while
 /// they wait.
@@ -35,29 +31,35 @@ impl RangesObject {
     }
 
     fn fill(&self, py: Python<'_>, ranges: &[Range<u64>], out: &mut [&mut [u8]]) -> PyResult<()> {
-        let transfers = tiffjet::plan::transfers(ranges, GAP, REQUEST);
+        let Distance { gap, request, .. } = self.distance();
+        let transfers = tiffjet::plan::transfers(ranges, gap, request);
         let starts: Vec<u64> = transfers.iter().map(|transfer| transfer.range.start).collect();
         let ends: Vec<u64> = transfers.iter().map(|transfer| transfer.range.end).collect();
-        let pieces = self.object.bind(py).call_method1("read_ranges", (starts, ends))?;
-        let pieces: Vec<Bytes> = pieces.try_iter()?.map(|piece| Bytes::of(&piece?)).collect::<PyResult<_>>()?;
-        if pieces.len() != transfers.len() {
-            let what = format!("{}: {} ranges came of {}", self.name, pieces.len(), transfers.len());
+        let fetched = self.object.bind(py).call_method1("read_ranges", (starts, ends))?;
+        let fetched: Vec<Bytes> = fetched.try_iter()?.map(|bytes| Bytes::of(&bytes?)).collect::<PyResult<_>>()?;
+        if fetched.len() != transfers.len() {
+            let what = format!("{}: {} ranges came of {}", self.name, fetched.len(), transfers.len());
             return Err(PyValueError::new_err(what));
         }
-        for (piece, transfer) in pieces.iter().zip(&transfers) {
-            let wanted = transfer.range.end - transfer.range.start;
-            if piece.get().len() as u64 != wanted {
-                let what = format!("{}: {} bytes came of {wanted}", self.name, piece.get().len());
-                return Err(PyOSError::new_err(what));
-            }
-            for &part in &transfer.parts {
-                let at = (ranges[part].start - transfer.range.start) as usize;
-                let room = &mut *out[part];
-                room.copy_from_slice(&piece.get()[at..at + room.len()]);
-            }
-        }
-        Ok(())
+        // The copies need no interpreter.
+        py.detach(|| fetched.iter().zip(&transfers).try_for_each(|(bytes, t)| place(bytes.get(), t, ranges, out)))
+            .map_err(|came| PyOSError::new_err(format!("{}: {came}", self.name)))
     }
+}
+
+/// Copies what a request brought to where it belongs.
+fn place(bytes: &[u8], transfer: &Transfer, ranges: &[Range<u64>], out: &mut [&mut [u8]]) -> Result<(), String> {
+    let start = transfer.range.start;
+    let wanted = transfer.range.end - start;
+    if bytes.len() as u64 != wanted {
+        return Err(format!("{} bytes came of {wanted}", bytes.len()));
+    }
+    for Piece { part, range } in &transfer.pieces {
+        let first = ranges[*part].start;
+        let to = (range.start - first) as usize..(range.end - first) as usize;
+        out[*part][to].copy_from_slice(&bytes[(range.start - start) as usize..(range.end - start) as usize]);
+    }
+    Ok(())
 }
 
 fn ask_version(object: &Bound<'_, PyAny>) -> PyResult<Version> {
