@@ -7,14 +7,16 @@ mod choices;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use tiffjet::sink::{FileSink, StreamSink};
-use tiffjet::{DType, Error, Image, Result, RowsView, Tensor, Window, WriteOptions, Writer};
+use tiffjet::sink::StreamSink;
+use tiffjet::source::{Remote, redacted};
+use tiffjet::{Cpu, DType, Error, Image, Result, RowsView, Tensor, Window, WriteOptions, Writer};
 
 use crate::Outcome;
-use crate::args::{Input, On, Part, remote};
+use crate::args::{Input, On, Part};
 use crate::pieces::{Pieces, in_proportion};
 use cast::Cast;
 use choices::Choices;
@@ -26,9 +28,9 @@ use choices::Choices;
 /// numbers the real part is kept.
 #[derive(clap::Args)]
 pub struct Convert {
-    /// The file to read, or - for standard input
+    /// The file to read: a path, an address (http://, https://, s3://, gs://, az://), or - for standard input
     file: Input,
-    /// The file to write, or - for standard output
+    /// The file to write: a path, an object (s3://, gs://, az://), or - for standard output
     out: PathBuf,
     #[command(flatten)]
     choices: Choices,
@@ -98,13 +100,11 @@ impl Convert {
         if self.to_stdout() {
             return Writer::create(StreamSink::new("<stdout>", std::io::stdout()), options);
         }
-        if let Some(error) = remote(&self.out, "writing to") {
-            return Err(error);
-        }
         // What can't be written is refused before a file is begun.
-        let name = self.out.to_string_lossy().into();
+        let name = redacted(&self.out.to_string_lossy()).into();
         tiffjet::WritePlan::new(&name, options)?;
-        Writer::create(FileSink::create(&self.out)?, options)
+        let sink = tiffjet::sink::create(&self.out, &Remote::default())?;
+        Writer::create_on(Arc::new(Cpu::shared()?), sink, options)
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
+use rayon::ThreadPool;
 use tiffjet::backend::{changed, common_bytes};
 use tiffjet::plan::{self, Costs};
 use tiffjet::{Error, Fallback, ReadJob, ReadOptions, Report, Result, decode_tile};
@@ -290,7 +291,9 @@ impl<'a> Reading<'a> {
         let lanes = (budget / largest.max(1)).clamp(1, LANES as u64);
         let threads = self.threads() as u64;
         let bytes: u64 = self.items.iter().map(|item| self.loaded(item)).sum();
-        let load = (bytes / threads.max(1)).clamp(LEAST_LOAD, SLOT as u64).next_multiple_of(4096);
+        // Where a request costs time, loads are not made small to keep all threads busy.
+        let least = if self.is_far() { SLOT as u64 } else { LEAST_LOAD };
+        let load = (bytes / threads.max(1)).clamp(least, SLOT as u64).next_multiple_of(4096);
         Ok((Bounds { group: budget / lanes, image: self.settings.group.max(1), load }, lanes as usize))
     }
 
@@ -302,6 +305,16 @@ impl<'a> Reading<'a> {
             Way::Host => plan.layout().plain_bytes(tile.rows),
             _ => tile.range.end - tile.range.start,
         }
+    }
+
+    /// Whether files of other machines are read.
+    fn is_far(&self) -> bool {
+        self.jobs.iter().any(|job| job.source.distance().is_far())
+    }
+
+    /// Threads that fill slots.
+    fn fetchers(&self) -> &ThreadPool {
+        if self.is_far() { self.gpu.far_threads() } else { &self.gpu.threads }
     }
 
     fn threads(&self) -> usize {
@@ -604,11 +617,16 @@ struct Conductor<'a> {
 impl Conductor<'_> {
     fn run(&self) -> Result<(), Failure> {
         self.fork()?;
-        let workers = self.pass.reading.threads().min(self.fetch.loads());
+        let fetchers = self.pass.reading.fetchers();
+        let allowed = match self.pass.reading.settings.threads {
+            0 => usize::MAX,
+            threads => threads,
+        };
+        let workers = fetchers.current_num_threads().min(allowed).min(self.fetch.loads());
         let outcome = if workers <= 1 {
             self.alone()
         } else {
-            self.pass.reading.gpu.threads.in_place_scope(|scope| {
+            fetchers.in_place_scope(|scope| {
                 for _ in 0..workers {
                     scope.spawn(|_| self.fetch.work(&|group| self.lane(group)));
                 }

@@ -19,6 +19,8 @@ pub const SLOT: usize = 4 << 20;
 const SLOTS: usize = 40;
 /// Threads that fill slots: more give no more bytes a second from the page cache.
 const THREADS: usize = 24;
+/// Threads that fill slots from files of other machines: they wait, so the number of cores does not matter.
+const FAR_THREADS: usize = 32;
 /// Device memory that stays with the pool between reads.
 const KEPT: u64 = 4 << 30;
 
@@ -75,6 +77,8 @@ pub struct Gpu {
     pub kernels: Kernels,
     /// Threads that read, decode on the host and fill slots.
     pub threads: ThreadPool,
+    /// Those for files of other machines, made when one is read.
+    far_threads: OnceLock<ThreadPool>,
     /// Page-locked memory.
     pub ring: Ring,
     /// Where results are given back.
@@ -123,6 +127,17 @@ pub fn unavailable(absence: &Absence) -> Error {
 }
 
 impl Gpu {
+    /// Threads for files of other machines; where there can be no more, those for files of this one.
+    pub fn far_threads(&self) -> &ThreadPool {
+        if let Some(threads) = self.far_threads.get() {
+            return threads;
+        }
+        match crew(FAR_THREADS, "cuda-far") {
+            Ok(threads) => self.far_threads.get_or_init(|| threads),
+            Err(_) => &self.threads,
+        }
+    }
+
     /// The device of an ordinal, made ready when it is first asked for.
     pub fn get(ordinal: i32) -> Result<Arc<Self>> {
         let driver = Driver::get().map_err(unavailable)?;
@@ -165,14 +180,15 @@ impl Gpu {
         let shared =
             driver.device(ordinal).and_then(|device| device.attribute(Attribute::SharedMemory)).map_err(failed)?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = ThreadPoolBuilder::new()
-            .num_threads(cores.clamp(2, THREADS))
-            .thread_name(|i| format!("tiffjet-cuda-{i}"))
-            .build()
-            .map_err(|e| Error::Device { name: nobody(), device: device.clone(), source: e.to_string() })?;
+        let threads = crew(cores.clamp(2, THREADS), "cuda").map_err(|e| Error::Device {
+            name: nobody(),
+            device: device.clone(),
+            source: e.to_string(),
+        })?;
         Ok(Self {
             kernels,
             threads,
+            far_threads: OnceLock::new(),
             shared_memory: shared.max(0) as u32,
             ring: Ring::new(context),
             frees: context.stream().map_err(failed)?,
@@ -251,6 +267,11 @@ struct RingState {
     /// Slots given back, the oldest first: its copy is done soonest.
     idle: VecDeque<Slot>,
     made: usize,
+}
+
+/// Threads that fill slots.
+fn crew(threads: usize, name: &'static str) -> Result<ThreadPool, rayon::ThreadPoolBuildError> {
+    ThreadPoolBuilder::new().num_threads(threads).thread_name(move |i| format!("tiffjet-{name}-{i}")).build()
 }
 
 /// One slot.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use crate::codec::{self, Chroma, Codec, OldJpeg, TileFormat, Unit};
 use crate::dtype::{ByteOrder, DType, SampleKind};
 use crate::error::{Cause, Error, Result};
-use crate::tiff::{Directory, Entry, Head, Header, tag};
+use crate::tiff::{Directory, Entry, Head, Header, Place, tag};
 
 /// PhotometricInterpretation of images in red, green and blue.
 const RGB: u16 = 2;
@@ -497,6 +497,7 @@ pub struct TileIndex {
 impl TileIndex {
     /// Bytes of a tile in the file; empty when it is not there (sparse).
     pub fn locate(&self, head: &Head, layout: &Layout, level: usize, tile: u64) -> Result<Range<u64>> {
+        self.expect(head, tile / PAGE)?;
         let offset = self.element(head, &self.offsets, tile)?;
         let stated = match &self.counts {
             Some(counts) => Some(self.element(head, counts, tile)?),
@@ -522,6 +523,26 @@ impl TileIndex {
                 )),
             }),
         }
+    }
+
+    /// Where each request costs time, both arrays come with one: whole, or the pages of a tile where they are huge.
+    fn expect(&self, head: &Head, number: u64) -> Result<()> {
+        let loaded = |pages: &Pages| pages.contains_key(&(self.offsets.tag, number));
+        if !head.source().distance().is_far() || loaded(&self.pages.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return Ok(());
+        }
+        let range = |entry: &Entry, from: u64, to: u64| {
+            let at = |n: u64| entry.offset().saturating_add(n.saturating_mul(entry.kind.size() as u64));
+            at(from)..at(to.min(entry.count))
+        };
+        let arrays = || [Some(&self.offsets), self.counts.as_ref()].into_iter().flatten();
+        let outside = |entry: &&Entry| matches!(entry.place, Place::At(_));
+        let whole: Vec<Range<u64>> = arrays().filter(outside).map(|entry| range(entry, 0, entry.count)).collect();
+        if head.expect(&whole)? {
+            return Ok(());
+        }
+        let page = |entry: &Entry| range(entry, number.saturating_mul(PAGE), (number + 1).saturating_mul(PAGE));
+        head.expect(&arrays().filter(outside).map(page).collect::<Vec<_>>()).map(drop)
     }
 
     /// How many bytes to read. `stated` is 0 where the file does not say.

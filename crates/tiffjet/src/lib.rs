@@ -12,6 +12,8 @@ mod image;
 mod interrupt;
 pub mod layout;
 mod limits;
+#[cfg(feature = "remote")]
+mod net;
 pub mod plan;
 pub mod predictor;
 mod rows;
@@ -31,7 +33,7 @@ pub use image::{Image, Level, Mask, OpenOptions, open};
 pub use interrupt::{interruptible, wanted};
 pub use layout::Layout;
 pub use limits::Limits;
-pub use plan::{Frame, LevelPlan, OverviewPlan, ReadPlan, Resampling, Window, WritePlan};
+pub use plan::{Frame, LevelPlan, OverviewPlan, ReadPlan, Resampling, Wanted, Window, WritePlan};
 pub use rows::{NewRows, RowsBuf, RowsView};
 pub use tensor::{Device, DeviceMemory, HostBuffer, Report, Storage, Tensor};
 pub use writer::{BigTiff, Blocks, Overviews, Prediction, WriteOptions, Writer, Written};

@@ -18,6 +18,9 @@ pub struct Limits {
     pub output_bytes: u64,
     /// Bytes of one sidecar (`.aux.xml`, `.tfw`).
     pub sidecar_bytes: u64,
+    /// Files may come from private, link-local and loopback addresses. Where addresses are not the user's own, say no: then
+    /// `http(s)://` addresses and redirects lead to the public network alone.
+    pub private_hosts: bool,
 }
 
 impl Default for Limits {
@@ -30,6 +33,7 @@ impl Default for Limits {
             tile_bytes: 2 << 30,
             output_bytes: physical_memory(),
             sidecar_bytes: 16 << 20,
+            private_hosts: true,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod canvas;
 mod chroma;
+mod far;
 mod pack;
 mod read;
 mod reduce;

@@ -11,6 +11,7 @@ use std::time::Instant;
 use rayon::ThreadPool;
 
 use super::canvas::Canvas;
+use super::far;
 use super::tile;
 use super::unpack::{self, Unpack};
 use crate::backend::{ReadJob, ReadOptions, changed, common_bytes};
@@ -22,9 +23,9 @@ use crate::source::Source;
 use crate::tensor::Report;
 
 /// Compressed bytes that one run fetches at once.
-const RUN: u64 = 256 << 10;
+pub(super) const RUN: u64 = 256 << 10;
 /// Memory that all workers together may use for tiles, beside the one tile that each needs at least.
-const SCRATCH: u64 = 64 << 20;
+pub(super) const SCRATCH: u64 = 64 << 20;
 /// Reads that give less than this are done before another thread is awake.
 const ALONE: usize = 64 << 10;
 /// Rows scattered by one system call.
@@ -42,15 +43,20 @@ pub(super) fn read(pool: &ThreadPool, jobs: &[ReadJob<'_>], out: &mut [u8], opti
         .map(|(job, out)| Reader::new(job, out, bytes))
         .collect();
     let mut runs = Vec::new();
-    for (i, job) in jobs.iter().enumerate() {
+    for (i, job) in jobs.iter().enumerate().filter(|(_, job)| !job.source.distance().is_far()) {
         runs.extend(tile_runs(&job.plan.tiles, RUN).into_iter().map(|run| (i, run)));
     }
     let workers = match bytes <= ALONE {
         true => 1,
-        false => jobs.iter().map(|job| workers(pool, job.plan)).min().unwrap_or(1).min(runs.len()).max(1),
+        false => jobs.iter().map(|job| workers(pool, job.plan)).min().unwrap_or(1),
     };
     let fill = options.fill_failed.as_deref();
-    let outcome = run_all(pool, &readers, &runs, workers, fill.is_some());
+    let outcome = far::read(pool, &readers, workers, fill.is_some()).and_then(|(mut report, mut failures)| {
+        let (near, failed) = run_all(pool, &readers, &runs, workers, fill.is_some())?;
+        report.add(&near);
+        failures.extend(failed);
+        Ok((report, failures))
+    });
     // First of all: where the file changed, damage is no news.
     let mut failures = changed(jobs);
     if fill.is_none()
@@ -72,7 +78,7 @@ pub(super) fn read(pool: &ThreadPool, jobs: &[ReadJob<'_>], out: &mut [u8], opti
 }
 
 /// The first error of each window that could not be read.
-type Failures = BTreeMap<usize, Error>;
+pub(super) type Failures = BTreeMap<usize, Error>;
 
 /// Sets all values to one.
 fn fill_with(pixels: &mut [u8], value: &[u8]) {
@@ -102,6 +108,17 @@ thread_local! {
     static SCRATCH_OF_THREAD: RefCell<Scratch> = RefCell::default();
 }
 
+/// Lends the buffer for decoded tiles that this thread keeps.
+pub(super) fn with_decoded<T>(work: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+    // Taken, not borrowed: what runs here may read something else in this thread.
+    let mut scratch = SCRATCH_OF_THREAD.take();
+    let done = work(&mut scratch.decoded);
+    super::shed([&mut scratch.encoded, &mut scratch.decoded]);
+    SCRATCH_OF_THREAD.set(scratch);
+    unpack::shed();
+    done
+}
+
 /// A buffer of `length` bytes. Fresh memory comes zeroed from the system, page by page as it is used.
 fn sized(buffer: &mut Vec<u8>, length: usize) -> &mut [u8] {
     if buffer.len() < length {
@@ -111,9 +128,9 @@ fn sized(buffer: &mut Vec<u8>, length: usize) -> &mut [u8] {
     &mut buffer[..length]
 }
 
-struct Reader<'a> {
-    source: &'a dyn Source,
-    plan: &'a ReadPlan,
+pub(super) struct Reader<'a> {
+    pub(super) source: &'a dyn Source,
+    pub(super) plan: &'a ReadPlan,
     canvas: Canvas<'a>,
     unpack: Unpack,
 }
@@ -163,7 +180,8 @@ fn run_all(
             }
         }
     };
-    if workers == 1 {
+    let workers = workers.min(runs.len());
+    if workers <= 1 {
         work();
     } else {
         pool.in_place_scope(|scope| {
@@ -216,14 +234,15 @@ impl Reader<'_> {
                     self.source.read_range(span.clone(), buffer)?;
                     scratch.held = span.clone();
                 }
-                self.tile(tile, scratch)?;
+                let Scratch { encoded, decoded, held } = scratch;
+                self.tile(tile, held.start, encoded, decoded)?;
             }
         }
         Ok(())
     }
 
     /// A tile that is not in the file.
-    fn fill(&self, tile: &TileRead) {
+    pub(super) fn fill(&self, tile: &TileRead) {
         let fill = |pixels: &mut [u8]| fill_with(pixels, &self.plan.fill);
         for (out, _) in self.unpack.bands(tile) {
             match self.block(out, tile) {
@@ -320,18 +339,16 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Decodes a tile and puts its pixels in their place.
-    fn tile(&self, tile: &TileRead, scratch: &mut Scratch) -> Result<()> {
-        let layout = &self.plan.layout;
-        let from = (tile.range.start - scratch.held.start) as usize;
-        let to = (tile.range.end - scratch.held.start) as usize;
-        if layout.reversed {
+    /// Decodes a tile and puts its pixels in their place. `fetched` are bytes of the file from `start` on, its own among them.
+    pub(super) fn tile(&self, tile: &TileRead, start: u64, fetched: &[u8], decoded: &mut Vec<u8>) -> Result<()> {
+        let bytes = &fetched[(tile.range.start - start) as usize..(tile.range.end - start) as usize];
+        if self.plan.layout.reversed {
             // Two tiles may share their bytes: turned round once is enough, so each works on a copy.
-            let mut turned = scratch.encoded[from..to].to_vec();
+            let mut turned = bytes.to_vec();
             reverse_bits(&mut turned);
-            return self.decode(tile, &turned, &mut scratch.decoded);
+            return self.decode(tile, &turned, decoded);
         }
-        self.decode(tile, &scratch.encoded[from..to], &mut scratch.decoded)
+        self.decode(tile, bytes, decoded)
     }
 
     fn decode(&self, tile: &TileRead, bytes: &[u8], buffer: &mut Vec<u8>) -> Result<()> {
