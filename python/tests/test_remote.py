@@ -194,6 +194,15 @@ def test_engine_and_dask_in_other_processes(serve, raster, cog_bytes):
     assert int(there.stdout or 0) == raster.sum(dtype="uint64"), there.stderr.decode()
 
 
+def test_levels_as_groups_open_the_file_once(serve, raster, cog_bytes):
+    xarray = pytest.importorskip("xarray")
+    server = serve("http")
+    server.put("groups.tif", cog_bytes)
+    tree = xarray.open_datatree(server.url("groups.tif"), engine="tiffjet", mask_and_scale=False)
+    assert len(server.proxy.requests()) == 1 and len(tree.children) > 2
+    assert (tree["/0/band_data"].values == raster).all()
+
+
 def test_credentials_of_the_environment_stay_there(serve, cog_bytes, monkeypatch):
     server = serve("s3")
     server.put("secret.tif", cog_bytes)

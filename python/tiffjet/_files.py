@@ -95,6 +95,8 @@ class Held:
 def name_file(src: Any, *, page: int = 0, limits: Mapping[str, int] | None = None, sidecars: bool = True,
               storage_options: Mapping[str, Any] | None = None) -> File | Held:
     """Opens a file and gives its name for other processes."""
+    if isinstance(src, (File, Held)):
+        return src
     if isinstance(src, Image):
         return Held(src)
     src = source(src)

@@ -598,7 +598,7 @@ class Backend(BackendEntrypoint):
         )
         options.pop("level", None)
         levels = len(file.image().levels)
-        groups = {f"/{level}": self.open_dataset(filename_or_obj, level=level, **options) for level in range(levels)}
+        groups = {f"/{level}": self.open_dataset(file, level=level, **options) for level in range(levels)}
         return {"/": xarray.Dataset(), **groups}
 
     def open_datatree(self, filename_or_obj: Any, **options: Any) -> xarray.DataTree:

@@ -8,8 +8,8 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
 use tiffjet::geo::{BandMetadata, Gcp, Geo, Items, Metadata};
-use tiffjet::sink::{FileSink, Sink, StreamSink};
-use tiffjet::source::{Remote, is_url, redacted};
+use tiffjet::sink::{Sink, StreamSink};
+use tiffjet::source::{Remote, redacted};
 use tiffjet::{BigTiff, Blocks, DType, Error, Nodata, Overviews, Prediction, Resampling, RowsView, WriteOptions};
 
 use crate::buffer::Bytes;
@@ -154,10 +154,7 @@ fn destination(dst: &Bound<'_, PyAny>) -> PyResult<String> {
 
 fn sink(dst: &Bound<'_, PyAny>, name: &str, remote: &Remote) -> PyResult<Box<dyn Sink>> {
     match path(dst)? {
-        Some(path) if path.to_str().is_some_and(is_url) => {
-            run(dst.py(), || tiffjet::sink::create(&path.to_string_lossy(), remote))
-        }
-        Some(path) => Ok(Box::new(dst.py().detach(|| FileSink::create(path)).map_err(raise)?)),
+        Some(path) => run(dst.py(), || tiffjet::sink::create(&path, remote)),
         None => Ok(Box::new(StreamSink::new(name, FileObject(dst.clone().unbind())))),
     }
 }
