@@ -37,18 +37,18 @@ fn a_cog_opens_with_one_request_and_knows_where_it_lies() {
 
 #[test]
 fn a_window_takes_one_request_for_each_row_of_tiles_and_fewer_where_they_are_near() {
-    // A row of tiles has 256 KiB: too far to be fetched in vain.
-    let file = cog(256, 2048, |_| ());
+    // A row of tiles has 2 MiB: too far to be fetched in vain.
+    let file = cog(256, 16384, |_| ());
     let server = serving(&file);
     let image = open(&server.url("a.tif")).unwrap();
     server.take_log();
     let tensor = image.read(&window(10..190, 100..300)).unwrap();
     assert_eq!(tensor.bytes().unwrap(), rows_of(&file, 10..190, 100..300));
     assert_eq!(server.take_log().len(), 3);
-    // Whole rows stand one behind the other.
+    // Whole rows stand one behind the other, and are cut where they have more than 8 MiB.
     let tensor = image.read(&Window::default()).unwrap();
     assert_eq!(tensor.bytes().unwrap(), file.pixels);
-    assert_eq!(server.take_log().len(), 1);
+    assert_eq!(server.take_log().len(), 2);
     // In a narrow image the next row is near.
     let file = cog(256, 512, |_| ());
     let server = serving(&file);
