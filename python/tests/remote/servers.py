@@ -117,6 +117,11 @@ class Server:
     def storage_options(self) -> dict[str, object]:
         return {}
 
+    @property
+    def write_options(self) -> dict[str, object]:
+        """Those of whoever may write."""
+        return self.storage_options
+
     def put(self, name: str, data: bytes) -> None:
         raise NotImplementedError
 
@@ -155,11 +160,12 @@ class S3(Server):
         return {"endpoint": self.endpoint, "region": "us-east-1", "access_key_id": "testing",
                 "secret_access_key": "testing"}
 
-    def put(self, name: str, data: bytes, bucket: str = BUCKET) -> None:
-        # moto answers everybody; a key tells it which account is meant.
+    def put(self, name: str, data: bytes, bucket: str = BUCKET, public: bool = False) -> None:
+        # moto takes any key; it tells which account is meant.
         if bucket != BUCKET:
             send("PUT", f"{self.direct}/{bucket}", None, {"Authorization": _FAKE_SIGNATURE})
-        send("PUT", f"{self.direct}/{bucket}/{name}", data, {"Authorization": _FAKE_SIGNATURE})
+        fields = {"Authorization": _FAKE_SIGNATURE, **({"x-amz-acl": "public-read"} if public else {})}
+        send("PUT", f"{self.direct}/{bucket}/{name}", data, fields)
 
     def get(self, name: str, bucket: str = BUCKET) -> bytes | None:
         return fetch(f"{self.direct}/{bucket}/{name}", {"Authorization": _FAKE_SIGNATURE})
@@ -175,6 +181,9 @@ _FAKE_SIGNATURE = (
 )
 
 
+_ACCOUNT = ("client_email", "private_key", "private_key_id")
+
+
 class Gcs(Server):
     def url(self, name: str) -> str:
         return f"gs://{BUCKET}/{name}"
@@ -182,6 +191,11 @@ class Gcs(Server):
     @property
     def storage_options(self) -> dict[str, object]:
         return {"endpoint": self.endpoint, "anonymous": True}
+
+    @property
+    def write_options(self) -> dict[str, object]:
+        account = {"gcs_base_url": self.endpoint, "disable_oauth": True}
+        return {"service_account_key": json.dumps(account | dict.fromkeys(_ACCOUNT, ""))}
 
     def put(self, name: str, data: bytes) -> None:
         send("POST", f"{self.direct}/upload/storage/v1/b/{BUCKET}/o?uploadType=media&name={name}", data)
