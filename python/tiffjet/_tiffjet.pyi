@@ -22,8 +22,8 @@ __all__ = [
     "_libraries",
     "_read_many",
     "_reopen",
+    "_validate",
     "open",
-    "validate",
 ]
 
 __version__: str
@@ -252,9 +252,23 @@ class Writer:
     def finish(self) -> Written: ...
     def abort(self) -> None: ...
 
-def open(src: Any, *, page: int = 0, limits: dict[str, int] | None = None, sidecars: bool = True) -> Image: ...
-def validate(src: Any) -> dict[str, Any]: ...
-def _reopen(src: Any, page: int, limits: dict[str, int], sidecars: bool, version: tuple[Any, ...]) -> Image: ...
+def open(
+    src: Any,
+    *,
+    page: int = 0,
+    limits: dict[str, int] | None = None,
+    sidecars: bool = True,
+    storage_options: Sequence[tuple[str, str]] = ...,
+) -> Image: ...
+def _validate(src: Any, storage_options: Sequence[tuple[str, str]]) -> dict[str, Any]: ...
+def _reopen(
+    src: Any,
+    page: int,
+    limits: dict[str, int],
+    sidecars: bool,
+    version: tuple[Any, ...],
+    storage_options: Sequence[tuple[str, str]],
+) -> Image: ...
 def _read_many(
     items: Sequence[tuple[Image | str, tuple[int, int, int, int]]],
     bands: list[int] | None,

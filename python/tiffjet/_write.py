@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy
 
+from ._objects import destination, flat_options
 from ._tiffjet import UnavailableError, Writer, Written
 
 logger = logging.getLogger("tiffjet")
@@ -75,7 +76,8 @@ def to_geotiff(
         An array of axes (y, x) or (band, y, x): NumPy, or anything with DLPack; a DataArray, whose dims say which axis
         is which; a dask array, or a DataArray of one, which is streamed.
     dst
-        A path, or a binary file object.
+        A path; a URL of an object store (`s3`, `gs`, `az`), where the object appears when all of it is there; a file of
+        fsspec, or a file system or store with a path, as a pair; any other binary file object.
     crs
         EPSG code, `"EPSG:32633"`, WKT, or an object of pyproj or rasterio; of a DataArray its own by default.
     transform
@@ -100,6 +102,8 @@ def to_geotiff(
         How overviews are made: `"average"` (`"nearest"` for a colour map), `"mode"`, `"bilinear"`, `"cubic"`, ...
     memory
         Bytes that a streamed write may use. It needs one row of tiles of each level whatever this says.
+    storage_options
+        For URLs, as for `open`.
     progress
         True for a bar of tqdm, or a function of the rows that are done and the rows there are.
 
@@ -157,14 +161,15 @@ def to_geotiff(
         "colormap": _colormap(colormap, raster.dtype),
         "photometric": _photometric(photometric),
         "device": f"cuda:{device}" if isinstance(device, int) else device,
+        "storage_options": flat_options(storage_options),
     }
     if strips and tile_size is not None:
         raise ValueError("tile_size: strips have none")
     if strips and cog:
         raise ValueError("cog: it has tiles, not strips")
     budget = raster.budget(memory)
-    with _report_progress(progress, raster.shape[1]) as done:
-        writer = Writer(dst, raster.shape, raster.dtype.name, memory=budget.writer, **options)
+    with _report_progress(progress, raster.shape[1]) as done, destination(dst) as out:
+        writer = Writer(out, raster.shape, raster.dtype.name, memory=budget.writer, **options)
         try:
             row = 0
             for rows in raster.rows(budget, writer.tile_rows):

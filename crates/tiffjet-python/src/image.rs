@@ -9,6 +9,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use tiffjet::dlpack::Foreign;
 use tiffjet::geo::{Affine, Domains, Gcp};
 use tiffjet::layout::Predictor;
+use tiffjet::source::Remote;
 use tiffjet::tiff::{Array, FieldType, tag};
 use tiffjet::{
     Backend, ByteOrder, Device, Error, Fallback, Io, Layout, Limits, Nodata, OpenOptions, ReadJob, ReadOptions, Storage,
@@ -24,18 +25,26 @@ use crate::source::{self, Origin};
 use crate::tensor::{Tensor, numpy_dtype, numpy_name};
 use crate::window;
 
+/// `storage_options` as Python has put them in line.
+type Pairs = Vec<(String, String)>;
+
 /// Opens a file; only its header is read.
 #[pyfunction]
-#[pyo3(signature = (src, *, page=0, limits=None, sidecars=true))]
+#[pyo3(signature = (src, *, page=0, limits=None, sidecars=true, storage_options=vec![]))]
 pub fn open(
     src: &Bound<'_, PyAny>,
     page: usize,
     limits: Option<&Bound<'_, PyDict>>,
     sidecars: bool,
+    storage_options: Pairs,
 ) -> PyResult<Image> {
-    let options = OpenOptions { page, limits: read_limits(limits)?, sidecars };
+    let remote = Remote::new(storage_options.iter().map(|(key, value)| (key, value))).map_err(raise)?;
+    let options = OpenOptions { page, limits: read_limits(limits)?, sidecars, remote };
     let (image, origin) = source::open(src, &options)?;
-    Ok(Image { image: Arc::new(image), origin, options })
+    if matches!(origin, Origin::Object(_)) && !storage_options.is_empty() {
+        return Err(PyValueError::new_err("storage_options: they are for URLs; this object has its own"));
+    }
+    Ok(Image { image: Arc::new(image), origin, options, storage_options })
 }
 
 /// Opens a file that was open elsewhere, as it was then.
@@ -47,8 +56,9 @@ pub fn reopen(
     limits: &Bound<'_, PyDict>,
     sidecars: bool,
     version: &Bound<'_, PyAny>,
+    storage_options: Pairs,
 ) -> PyResult<Image> {
-    let image = open(src, page, Some(limits), sidecars)?;
+    let image = open(src, page, Some(limits), sidecars, storage_options)?;
     if !version.eq(image.version(src.py())?)? {
         let name = image.image.name();
         return Err(PyOSError::new_err(format!("{name}: the file changed since it was opened; open it again")));
@@ -70,6 +80,7 @@ fn read_limits(argument: Option<&Bound<'_, PyDict>>) -> PyResult<Limits> {
             "tile_bytes" => limits.tile_bytes = value.extract()?,
             "output_bytes" => limits.output_bytes = value.extract()?,
             "sidecar_bytes" => limits.sidecar_bytes = value.extract()?,
+            "private_hosts" => limits.private_hosts = value.extract()?,
             _ => return Err(PyValueError::new_err(format!("limits: there is none called {name:?}"))),
         }
     }
@@ -85,6 +96,7 @@ fn write_limits<'py>(py: Python<'py>, limits: &Limits) -> PyResult<Bound<'py, Py
     out.set_item("tile_bytes", limits.tile_bytes)?;
     out.set_item("output_bytes", limits.output_bytes)?;
     out.set_item("sidecar_bytes", limits.sidecar_bytes)?;
+    out.set_item("private_hosts", limits.private_hosts)?;
     Ok(out)
 }
 
@@ -94,6 +106,8 @@ pub struct Image {
     pub image: Arc<tiffjet::Image>,
     origin: Origin,
     options: OpenOptions,
+    /// As they were given: what the environment adds is found again where the image is opened again.
+    storage_options: Pairs,
 }
 
 /// One level of an image: full size or an overview.
@@ -342,7 +356,7 @@ impl Image {
         run(py, || self.image.read_mask(&window)).map(Tensor::new)
     }
 
-    /// Path, or `<bytes>`, or the name of a file object.
+    /// Path, URL without secrets, `<bytes>`, or the name of a file object.
     #[getter]
     fn name(&self) -> &str {
         self.image.name()
@@ -631,6 +645,7 @@ impl Image {
                 limits.into_any(),
                 self.options.sidecars.into_pyobject(py)?.to_owned().into_any(),
                 self.version(py)?.into_any(),
+                self.storage_options.clone().into_pyobject(py)?.into_any(),
             ],
         )?;
         Ok((reopen, arguments.to_tuple()))

@@ -4,9 +4,11 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::codec::{self, Chroma, Codec, OldJpeg, TileFormat, Unit};
+use crate::cog::{self, Ghost};
 use crate::dtype::{ByteOrder, DType, SampleKind};
 use crate::error::{Cause, Error, Result};
 use crate::tiff::{Directory, Entry, Head, Header, Place, tag};
@@ -480,6 +482,8 @@ impl Builder<'_> {
             counts,
             pages: Mutex::default(),
             sorted: OnceLock::new(),
+            huge: AtomicBool::new(false),
+            promised: OnceLock::new(),
         })
     }
 }
@@ -498,6 +502,10 @@ pub struct TileIndex {
     pages: Mutex<Pages>,
     /// Made where the file has no byte counts.
     sorted: OnceLock<Vec<u64>>,
+    /// The arrays are too large to be read whole from far away.
+    huge: AtomicBool,
+    /// What the file promises of the order of its tiles, once that was asked.
+    promised: OnceLock<bool>,
 }
 
 impl TileIndex {
@@ -505,9 +513,10 @@ impl TileIndex {
     pub fn locate(&self, head: &Head, layout: &Layout, level: usize, tile: u64) -> Result<Range<u64>> {
         self.expect(head, tile / PAGE)?;
         let offset = self.element(head, &self.offsets, tile)?;
-        let stated = match &self.counts {
-            Some(counts) => Some(self.element(head, counts, tile)?),
-            None => None,
+        let stated = match (self.promised_length(head, tile, offset)?, &self.counts) {
+            (Some(length), _) => Some(length),
+            (None, Some(counts)) => Some(self.element(head, counts, tile)?),
+            (None, None) => None,
         };
         if offset == 0 || (stated == Some(0) && !is_single_strip(layout)) {
             return Ok(0..0);
@@ -547,8 +556,35 @@ impl TileIndex {
         if head.expect(&whole)? {
             return Ok(());
         }
+        self.huge.store(true, Ordering::Relaxed);
         let page = |entry: &Entry| range(entry, number.saturating_mul(PAGE), (number + 1).saturating_mul(PAGE));
-        head.expect(&arrays().filter(outside).map(page).collect::<Vec<_>>()).map(drop)
+        let needed = if self.is_promised(head) { 1 } else { 2 };
+        head.expect(&arrays().take(needed).filter(outside).map(page).collect::<Vec<_>>()).map(drop)
+    }
+
+    /// Whether a COG promises that tiles stand in order, with nothing between two of them but eight bytes: the last four of
+    /// the one again, and the length of the other.
+    fn is_promised(&self, head: &Head) -> bool {
+        *self.promised.get_or_init(|| {
+            let ghost = Ghost::read(head, self.directory.header()).ok().flatten();
+            ghost.is_some_and(|ghost| {
+                let ordered = ghost.row_major() && ghost.leaders() && ghost.trailers();
+                ordered && !ghost.interleaved_masks() && !ghost.broken()
+            })
+        })
+    }
+
+    /// The length of a tile by the place of the next one. Where arrays are too large to be read whole from far away, that
+    /// saves the request for the byte counts.
+    fn promised_length(&self, head: &Head, tile: u64, offset: u64) -> Result<Option<u64>> {
+        let next = tile.saturating_add(1);
+        let known = next % PAGE != 0 && next < self.offsets.count && offset != 0;
+        if !self.huge.load(Ordering::Relaxed) || !known || !self.is_promised(head) {
+            return Ok(None);
+        }
+        let between = cog::LEADER + cog::TRAILER;
+        let length = self.element(head, &self.offsets, next)?.checked_sub(offset.saturating_add(between));
+        Ok(length.filter(|&length| length > 0))
     }
 
     /// How many bytes to read. `stated` is 0 where the file does not say.

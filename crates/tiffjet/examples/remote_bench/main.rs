@@ -85,7 +85,7 @@ fn bench(path: &str, runs: usize, delay: Duration) -> Result<String, Box<dyn std
     let image = Image::open(&url, &options)?;
     let plan = image.plan(&Window::default())?;
     let tiles: Vec<Range<u64>> = plan.tiles().iter().map(|tile| tile.range.clone()).collect();
-    let ranges: Vec<Range<u64>> = transfers(&tiles, 64 << 10, REQUEST).into_iter().map(|t| t.range).collect();
+    let ranges: Vec<Range<u64>> = transfers(&tiles, 1 << 20, REQUEST).into_iter().map(|t| t.range).collect();
     let bytes: u64 = ranges.iter().map(|r| r.end - r.start).sum();
     let mut buffers: Vec<Vec<u8>> = ranges.iter().map(|r| vec![1; (r.end - r.start) as usize]).collect();
     let mut out = vec![0; plan.output_bytes().ok_or("too large")?];

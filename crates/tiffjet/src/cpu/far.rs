@@ -119,8 +119,10 @@ impl<'a> Far<'a> {
                     self.start(lanes, cores);
                     self.wait(lanes, cores);
                 }),
+                // The only request needs no lane.
                 None => {
-                    if !self.requests.is_empty() {
+                    if let Some(request) = self.requests.first() {
+                        self.lock().held = request.bytes();
                         self.fetch(0, cores);
                     }
                 }

@@ -198,7 +198,7 @@ fn content_range(text: &str) -> Option<(Range<u64>, u64)> {
     let (first, last) = range.split_once('-')?;
     let (first, last, total): (u64, u64, u64) =
         (first.trim().parse().ok()?, last.trim().parse().ok()?, total.trim().parse().ok()?);
-    (first <= last && last < total).then_some((first..last + 1, total))
+    (first <= last && last < total).then(|| (first..last + 1, total))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! An object of an object store, uploaded in parts while it is written.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -8,11 +9,13 @@ use std::time::Duration;
 use super::Sink;
 use crate::error::{Error, Result};
 use crate::interrupt::wanted;
-use crate::net::{Bucket, Failure, Part, Watch, persist};
+use crate::net::{Bucket, Condition, Failure, Origin, Part, Watch, persist};
 use crate::source::{Remote, lanes, redacted};
 
 /// Parts under way at once.
 const AT_ONCE: usize = 4;
+/// Bytes of an object that tell it from others.
+const FIRST: usize = 64 << 10;
 /// Stores take ten thousand parts; after so many of one size, parts are twice as large.
 const OF_ONE_SIZE: usize = 1250;
 
@@ -32,6 +35,8 @@ pub struct ObjectSink {
     number: usize,
     /// Bytes that can be written over.
     patchable: usize,
+    /// Bytes written.
+    length: u64,
     upload: Option<Upload>,
 }
 
@@ -66,7 +71,7 @@ impl ObjectSink {
         let bucket = Arc::new(Bucket::new(&name, url, remote)?);
         let remote = remote.clone();
         let (held, open) = (Vec::new(), Vec::new());
-        Ok(Self { name, bucket, remote, held, hold: None, open, number: 0, patchable: 0, upload: None })
+        Ok(Self { name, bucket, remote, held, hold: None, open, number: 0, patchable: 0, length: 0, upload: None })
     }
 
     fn part_bytes(&self, number: usize) -> usize {
@@ -109,6 +114,41 @@ impl ObjectSink {
             drop(sender.send((number, sent.map_err(|failure| failure.error(&name)))));
         });
         Ok(())
+    }
+
+    /// Makes an object of the parts. Stores may take minutes for it. Where the answer to a try is lost and the next one finds no
+    /// such upload, the object itself tells whether it is the one.
+    fn complete(&self, id: &str, parts: &[Part], first: &[u8]) -> Result<()> {
+        let stall = self.remote.timeout.saturating_mul(10);
+        let watch = || Watch::new(&self.name, &Arc::default(), stall, 0);
+        let tries = Cell::new(0);
+        let outcome = persist(&self.remote, &watch(), || {
+            tries.set(tries.get() + 1);
+            self.bucket.complete(id, parts, &watch())
+        });
+        match outcome.map_err(|failure| failure.error(&self.name)) {
+            Err(Error::Io { source, .. })
+                if source.kind() == std::io::ErrorKind::NotFound && tries.get() > 1 && self.begins_with(first) =>
+            {
+                Ok(())
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Whether the object there is has these bytes first, and as many as were written. Directories stand among them, which
+    /// name the place of every tile.
+    fn begins_with(&self, first: &[u8]) -> bool {
+        let answer = self.ask(&Arc::default(), |watch| self.bucket.get(0..first.len() as u64, Condition::Any, watch));
+        let Ok(mut answer) = answer else { return false };
+        let mut bytes = vec![0; first.len()];
+        let mut filled = 0;
+        while let Some(room) = bytes.get_mut(filled..).filter(|room| !room.is_empty())
+            && let Ok(n @ 1..) = answer.body.read(room)
+        {
+            filled += n;
+        }
+        answer.total == self.length && bytes == first
     }
 
     /// The part that is being filled is full: sends it, or keeps it where it may still be written over.
@@ -156,6 +196,7 @@ impl Sink for ObjectSink {
     }
 
     fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
+        self.length += bytes.len() as u64;
         if self.hold.is_none() && !bytes.is_empty() {
             self.patchable = bytes.len();
             self.hold = Some(bytes.len().next_multiple_of(self.remote.part_bytes));
@@ -204,6 +245,7 @@ impl Sink for ObjectSink {
             self.send(number, bytes)?;
         }
         let held = std::mem::take(&mut self.held);
+        let first = held[..held.len().min(FIRST)].to_vec();
         for (number, part) in held.chunks(self.remote.part_bytes).enumerate() {
             self.send(number, part.to_vec())?;
         }
@@ -214,8 +256,8 @@ impl Sink for ObjectSink {
         }
         let parts: Option<Vec<Part>> = upload.parts.drain(..).collect();
         let parts = parts.ok_or_else(|| Error::Cancelled { name: name.clone() })?;
-        let (id, stop) = (upload.id.clone(), upload.stop.clone());
-        self.ask(&stop, |watch| self.bucket.complete(&id, &parts, watch))?;
+        let id = upload.id.clone();
+        self.complete(&id, &parts, &first)?;
         self.upload()?.completed = true;
         Ok(())
     }

@@ -52,7 +52,7 @@ impl Distance {
     /// This machine: a request costs microseconds.
     pub const NEAR: Self = Self { gap: 4 << 10, request: u64::MAX, at_once: 1, head: 16 << 10 };
     /// The network: in the time of a request a megabyte passes.
-    pub const FAR: Self = Self { gap: 64 << 10, request: 8 << 20, at_once: LANES, head: 64 << 10 };
+    pub const FAR: Self = Self { gap: 1 << 20, request: 8 << 20, at_once: LANES, head: 64 << 10 };
 
     /// Whether requests are worth saving.
     pub fn is_far(&self) -> bool {

@@ -321,7 +321,7 @@ fn secrets_are_in_no_text() {
     let options = quick(&[("header.x-key", "hush"), ("bearer_token", "hush")]);
     let error = Image::open(&url, &options).unwrap_err();
     for text in [format!("{error}"), format!("{error:?}"), format!("{options:?}")] {
-        assert!(!text.contains("hush") && !text.contains("word") && !text.contains("me:"), "{text}");
+        assert!(!text.contains("hush") && !text.contains("me:word"), "{text}");
     }
     assert!(server.log()[0].target.contains("X-Amz-Signature=hush"));
     // What makes a header of a line break is refused.

@@ -3,8 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use tiffjet::sink::MemorySink;
 use tiffjet::source::Source;
-use tiffjet::{Backend, Cpu, Image, Limits, OpenOptions, ReadJob, ReadOptions, Window};
+use tiffjet::{
+    Backend, Blocks, Cpu, DType, Image, Limits, OpenOptions, ReadJob, ReadOptions, RowsView, Window, WriteOptions,
+    Writer,
+};
 use tiffjet_testkit::{Compression, Tiff};
 
 use crate::server::{Reply, Server};
@@ -16,7 +20,7 @@ fn serving(file: &File) -> Server {
 }
 
 fn rows_of(file: &File, rows: std::ops::Range<usize>, cols: std::ops::Range<usize>) -> Vec<u8> {
-    let width = file.options.width as usize;
+    let width = file.options.shape[2];
     rows.flat_map(|y| file.pixels[(y * width + cols.start) * 2..(y * width + cols.end) * 2].to_vec()).collect()
 }
 
@@ -37,18 +41,18 @@ fn a_cog_opens_with_one_request_and_knows_where_it_lies() {
 
 #[test]
 fn a_window_takes_one_request_for_each_row_of_tiles_and_fewer_where_they_are_near() {
-    // A row of tiles has 256 KiB: too far to be fetched in vain.
-    let file = cog(256, 2048, |_| ());
+    // A row of tiles has 2 MiB: too far to be fetched in vain.
+    let file = cog(256, 16384, |_| ());
     let server = serving(&file);
     let image = open(&server.url("a.tif")).unwrap();
     server.take_log();
     let tensor = image.read(&window(10..190, 100..300)).unwrap();
     assert_eq!(tensor.bytes().unwrap(), rows_of(&file, 10..190, 100..300));
     assert_eq!(server.take_log().len(), 3);
-    // Whole rows stand one behind the other.
+    // Whole rows stand one behind the other, and are cut where they have more than 8 MiB.
     let tensor = image.read(&Window::default()).unwrap();
     assert_eq!(tensor.bytes().unwrap(), file.pixels);
-    assert_eq!(server.take_log().len(), 1);
+    assert_eq!(server.take_log().len(), 2);
     // In a narrow image the next row is near.
     let file = cog(256, 512, |_| ());
     let server = serving(&file);
@@ -73,6 +77,32 @@ fn a_large_tile_index_takes_one_request_more() {
     // It is known now, for all windows.
     image.read(&window(0..16, 0..16)).unwrap();
     assert_eq!(server.take_log().len(), 1);
+}
+
+#[test]
+fn a_huge_tile_index_is_read_in_pages_and_the_order_of_a_cog_spares_half_of_them() {
+    let mut options = WriteOptions::new([1, 8192, 10240], DType::UInt8);
+    options.blocks = Blocks::Tiles { width: 16, height: 16 };
+    options.overviews = tiffjet::Overviews::None;
+    options.compression = "packbits".into();
+    options.cog = true;
+    let sink = MemorySink::new();
+    let mut writer = Writer::create(sink.clone(), &options).unwrap();
+    let pixels: Vec<u8> = (0..8192 * 10240).map(|i| (i / 10240 / 16 + i % 10240 / 16) as u8).collect();
+    writer.push(&RowsView::new(&pixels, [1, 8192, 10240], DType::UInt8).unwrap()).unwrap();
+    writer.finish().unwrap();
+    let bytes = Arc::new(sink.take().unwrap());
+    let server = Server::start(move |request| Reply::part(request, &bytes, "\"one\""));
+    let image = open(&server.url("a.tif")).unwrap();
+    for (y, x) in [(4000, 5000), (8160, 10000), (0, 0)] {
+        let tensor = image.read(&window(y..y + 32, x..x + 32)).unwrap();
+        let expected = (y..y + 32).flat_map(|y| (x..x + 32).map(move |x| (y / 16 + x / 16) as u8));
+        assert!(tensor.bytes().unwrap().iter().copied().eq(expected), "{y}, {x}");
+    }
+    let log = server.log();
+    assert!(log.iter().all(|r| r.range().is_some_and(|(a, b)| b - a <= 128 << 10)));
+    // One to open, and for each window one for offsets and one for tiles; a page may begin between two rows.
+    assert!(log.len() <= 1 + 3 * 3, "{} requests", log.len());
 }
 
 #[test]

@@ -64,7 +64,7 @@ fn answer(store: &Shared, request: &Request) -> Reply {
             let listed = String::from_utf8_lossy(&request.body).matches("<PartNumber>").count();
             assert_eq!(listed, parts.len());
             assert!(parts.values().rev().skip(1).all(|part| part.len() >= 5 << 20), "parts are too small");
-            store.objects.insert(path, parts.into_values().flatten().collect());
+            store.objects.insert(path, parts.into_values().collect::<Vec<_>>().concat());
             Reply::status(200)
                 .body("<CompleteMultipartUploadResult><ETag>\"whole\"</ETag></CompleteMultipartUploadResult>")
         }
@@ -116,7 +116,7 @@ fn large(change: impl FnOnce(&mut WriteOptions)) -> (WriteOptions, Vec<u8>) {
 fn write(sink: Box<dyn Sink>, options: &WriteOptions, pixels: &[u8]) -> tiffjet::Result<()> {
     let cpu = Arc::new(tiffjet::Cpu::shared()?);
     let mut writer = Writer::create_on(cpu, sink, options)?;
-    let [bands, height, width] = [1, options.height as usize, options.width as usize];
+    let [bands, height, width] = options.shape;
     for rows in pixels.chunks(512 * width * 2) {
         writer
             .push(&RowsView::new(rows, [bands, (rows.len() / width / 2).min(height), width], options.dtype).unwrap())?;
@@ -255,6 +255,24 @@ fn parts_that_fail_are_sent_again_or_all_is_given_up() {
     let store = store.lock().unwrap();
     assert!(store.objects.is_empty() && store.uploads.is_empty());
     assert!(server.log().iter().any(|r| r.method == "DELETE"));
+}
+
+#[test]
+fn an_upload_whose_last_answer_is_lost_is_found_to_be_complete() {
+    let (options, pixels) = large(|_| ());
+    let (store, lost) = (Shared::default(), std::sync::atomic::AtomicBool::new(false));
+    let inner = store.clone();
+    let server = Server::start(move |request| {
+        let reply = answer(&inner, request);
+        let last = request.method == "POST" && query(&request.target, "uploadId").is_some();
+        match last && !lost.swap(true, std::sync::atomic::Ordering::SeqCst) {
+            true => reply.fate(Fate::Closed(10)),
+            false => reply,
+        }
+    });
+    let sink = sink::create("s3://bucket/out.tif", &settings(&server, &[])).unwrap();
+    write(sink, &options, &pixels).unwrap();
+    assert!(store.lock().unwrap().objects["/bucket/out.tif"] == local(&options, &pixels));
 }
 
 #[test]
