@@ -141,8 +141,13 @@ template <int WORDS> DEVICE void store_words(u8* row, int64_t from, int64_t end,
         return;
     }
 #pragma unroll
-    for (int i = 0; i < 4 * WORDS; ++i) {
-        if (from + i >= 0 && from + i < end) at[i] = (u8)(words[i / 4] >> 8 * (i % 4));
+    for (int i = 0; i < WORDS; ++i) {
+        // A rare way, which must not fill the caches of code.
+#pragma unroll 1
+        for (int b = 0; b < 4; ++b) {
+            const int64_t place = from + 4 * i + b;
+            if (place >= 0 && place < end) row[place] = (u8)(words[i] >> 8 * b);
+        }
     }
 }
 

@@ -430,10 +430,14 @@ mod tests {
         assert_eq!(lines.next(), Some(&*format!("entropy {threads} {blocks} {shared}")));
         let (lzw, packbits) = (mirrored::LZW, mirrored::PACKBITS);
         assert_eq!(lines.next(), Some(&*format!("shared {lzw} {packbits}")));
-        let launch::shared::Shared { adler, offsets, packbits_sum, lzw_encode } = launch::shared::ALL;
-        assert_eq!(lines.next(), Some(&*format!("writing {adler} {offsets} {packbits_sum} {lzw_encode}")));
+        let launch::shared::Shared { adler, offsets, packbits_sum, lzw_encode, zstd_encode } = launch::shared::ALL;
+        assert_eq!(
+            lines.next(),
+            Some(&*format!("writing {adler} {offsets} {packbits_sum} {lzw_encode} {zstd_encode}"))
+        );
         let (rows, blob, lzw, room) = (launch::PACK_ROWS, launch::BLOB_PIECE, launch::LZW_PIECE, launch::LZW_ROOM);
-        assert_eq!(lines.next(), Some(&*format!("rows {rows}, pieces {blob} {lzw}, room {room}")));
+        let zstd = launch::ZSTD_BLOCK;
+        assert_eq!(lines.next(), Some(&*format!("rows {rows}, pieces {blob} {lzw} {zstd}, room {room}")));
     }
 
     /// The structs of writing.

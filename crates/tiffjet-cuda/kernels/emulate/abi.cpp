@@ -7,6 +7,7 @@
 #include "../pack.cuh"
 #include "../packbits.cuh"
 #include "../packbits_encode.cuh"
+#include "../zstd_encode.cuh"
 #include "../zstd_launch.h"
 
 template <class T>
@@ -167,7 +168,7 @@ int main() {
     for (const auto& l : zstd::EXECUTE) printf("zstd %u %u %u\n", l.threads, l.blocks, l.shared_bytes);
     printf("entropy %u %u %u\n", zstd::ENTROPY.threads, zstd::ENTROPY.blocks, zstd::ENTROPY.shared_bytes);
     printf("shared %zu %zu\n", sizeof(LzwShared), sizeof(PackBitsShared));
-    printf("writing %zu %zu %zu %zu\n", sizeof(AdlerShared), sizeof(OffsetsShared), sizeof(PackBitsSumShared),
-           sizeof(LzwTable));
-    printf("rows %d, pieces %d %d, room %d\n", PACK_ROWS, BLOB_PIECE, LZW_PIECE, LZW_ROOM);
+    printf("writing %zu %zu %zu %zu %zu\n", sizeof(AdlerShared), sizeof(OffsetsShared), sizeof(PackBitsSumShared),
+           sizeof(LzwTable), sizeof(ZeShared));
+    printf("rows %d, pieces %d %d %d, room %d\n", PACK_ROWS, BLOB_PIECE, LZW_PIECE, ZE_BLOCK, LZW_ROOM);
 }

@@ -149,4 +149,10 @@ FAKE_KERNEL(reduce_complex_f32)
 FAKE_KERNEL(reduce_complex_f64)
 FAKE_KERNEL(reduce_nearest)
 FAKE_KERNEL(reduce_mask)
+#elif defined(FAKE_ZSTD_ENCODE)
+#include "../zstd_encode.cu"
+#include "fakecuda.h"
+FAKE_KERNEL(zstd_encode)
+FAKE_KERNEL(zstd_sum)
+FAKE_KERNEL(zstd_write)
 #endif

@@ -151,6 +151,34 @@ impl Kernels {
         function.launch(shape, stream, &[&tiles as &dyn Arguments, &per_tile, &blob])
     }
 
+    /// Encodes plain tiles with ZSTD, each as one frame, and makes their sizes. Each [`Tile`](super::Tile) has at `output`
+    /// scratch: [`zstd_scratch`]. None has more bytes than `longest`, and none has no byte.
+    pub fn zstd_encode(
+        &self,
+        stream: &Stream,
+        tiles: u64,
+        count: u32,
+        longest: u64,
+        sizes: u64,
+    ) -> Result<(), Failure> {
+        let per_tile = pieces(longest, ZSTD_BLOCK)?;
+        let table = shared::ALL.zstd_encode;
+        let function = self.function("zstd_encode", "zstd_encode", table)?;
+        let shape = Shape { grid: (blocks(count, per_tile)?, 1), block: BLOCK, shared: table };
+        function.launch(shape, stream, &[&tiles as &dyn Arguments, &count, &per_tile])?;
+        let function = self.function("zstd_encode", "zstd_sum", 0)?;
+        function.launch(warps(count), stream, &[&tiles as &dyn Arguments, &count, &sizes])
+    }
+
+    /// Puts the same tiles into a blob.
+    pub fn zstd_write(&self, stream: &Stream, tiles: u64, longest: u64, blob: &Blob) -> Result<(), Failure> {
+        let per_tile = pieces(longest, ZSTD_BLOCK)?;
+        let function = self.function("zstd_encode", "zstd_write", 0)?;
+        let shape = Shape { grid: (blocks(blob.count, per_tile)?, 1), block: BLOCK, shared: 0 };
+        let blob = Argument::new(blob.bytes());
+        function.launch(shape, stream, &[&tiles as &dyn Arguments, &per_tile, &blob])
+    }
+
     /// Makes rows of a level, and their mask where there is one, from rows of the level above. The table of the reduction
     /// stands at `table`; `scratch` has [`Reduction::scratch`] bytes for the rows of `above`.
     pub fn reduce(
@@ -195,6 +223,15 @@ pub fn lzw_scratch(bytes: u64) -> u64 {
     (8 * (segments + 1)).next_multiple_of(16) + segments * LZW_ROOM
 }
 
+/// Bytes of a tile that ZSTD takes as one block.
+pub const ZSTD_BLOCK: u64 = 32768;
+
+/// Bytes of scratch that ZSTD needs for a tile.
+pub fn zstd_scratch(bytes: u64) -> u64 {
+    let blocks = bytes.div_ceil(ZSTD_BLOCK);
+    (12 * blocks + 8).next_multiple_of(16) + blocks * ZSTD_BLOCK
+}
+
 /// Bytes of scratch that PackBits needs for a tile.
 pub fn packbits_scratch(bytes: u64, row_bytes: u64) -> u64 {
     4 * bytes.div_ceil(row_bytes.max(1))
@@ -212,10 +249,13 @@ pub mod shared {
         pub packbits_sum: u32,
         /// Of `lzw_encode` and `lzw_again`.
         pub lzw_encode: u32,
+        /// Of `zstd_encode`.
+        pub zstd_encode: u32,
     }
 
     /// What they have.
-    pub const ALL: Shared = Shared { adler: 64, offsets: 256, packbits_sum: 128, lzw_encode: 24576 };
+    pub const ALL: Shared =
+        Shared { adler: 64, offsets: 256, packbits_sum: 128, lzw_encode: 24576, zstd_encode: 76020 };
 }
 
 /// Pieces of so many bytes that the longest tile has.

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 /// The sources of kernels, by the names that `fakekernels.cpp` knows.
-const SOURCES: [&str; 11] = [
+const SOURCES: [&str; 12] = [
     "PLACE",
     "STATUS",
     "PACKBITS",
@@ -17,6 +17,7 @@ const SOURCES: [&str; 11] = [
     "PACKBITS_ENCODE",
     "LZW_ENCODE",
     "REDUCE",
+    "ZSTD_ENCODE",
 ];
 
 /// Libraries beside the driver, and their sources.
