@@ -32,6 +32,8 @@ UNSAFE = {
     "crates/tiffjet-cuda/src/ffi/driver.rs",
     "crates/tiffjet-cuda/src/ffi/lend.rs",
     "crates/tiffjet-cuda/src/ffi/load.rs",
+    "crates/tiffjet-cuda/src/ffi/nvcomp.rs",
+    "crates/tiffjet-cuda/tests/encode.rs",
     "crates/tiffjet-cuda/src/ffi/nvjpeg.rs",
     "crates/tiffjet-cuda/src/ffi/nvjpeg2k.rs",
     "crates/tiffjet/src/codec/jpeg/avx2.rs",

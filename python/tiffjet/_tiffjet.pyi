@@ -71,7 +71,7 @@ class Level:
 
 @final
 class Report:
-    """What really happened while a tensor was read."""
+    """What really happened while a tensor was read or a file written."""
 
     @property
     def tiles(self) -> int: ...
@@ -89,6 +89,12 @@ class Report:
     def fallbacks(self) -> list[str]: ...
     @property
     def failures(self) -> list[tuple[int, str]]: ...
+    @property
+    def routes(self) -> list[tuple[str, int]]: ...
+    @property
+    def device_memory(self) -> int: ...
+    @property
+    def host_memory(self) -> int: ...
 
 @final
 class Tensor:
@@ -236,6 +242,8 @@ class Written:
     def tiles(self) -> int: ...
     @property
     def absent(self) -> int: ...
+    @property
+    def report(self) -> Report: ...
 
 @final
 class Writer:

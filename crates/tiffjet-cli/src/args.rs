@@ -105,7 +105,7 @@ fn parse_window(text: &str) -> Result<(Range<u32>, Range<u32>), String> {
 /// Where pixels are decoded and encoded.
 #[derive(Args)]
 pub struct On {
-    /// Where pixels are decoded: auto, cpu, cuda or cuda:N
+    /// Where pixels are decoded and encoded: auto, cpu, cuda or cuda:N
     #[arg(long, default_value = "auto", value_name = "D")]
     device: DeviceChoice,
 }
@@ -149,13 +149,11 @@ impl On {
         }
     }
 
-    /// An error when the device can't encode.
-    pub fn encodes(&self, name: &Arc<str>) -> tiffjet::Result<()> {
+    /// What encodes pixels of the host; `auto` is the CPU, where they are.
+    pub fn encoder(&self, name: &Arc<str>) -> tiffjet::Result<Arc<dyn Backend>> {
         match self.device {
-            DeviceChoice::Auto | DeviceChoice::Cpu => Ok(()),
-            DeviceChoice::Cuda(_) => {
-                Err(Error::unsupported(name, "writing on the GPU is not built yet", "use --device cpu"))
-            }
+            DeviceChoice::Auto => Ok(Arc::new(Cpu::shared()?)),
+            _ => self.backend(name).map(Arc::from),
         }
     }
 }

@@ -21,6 +21,8 @@ use crate::states::States;
 pub const LANES: usize = 8;
 /// Bytes of one slot of the ring: large enough for full speed over the bus, small enough to begin soon.
 pub const SLOT: usize = 4 << 20;
+/// Bytes of the notes of a lane.
+pub const NOTES: usize = (1 << 20) + (64 << 10);
 /// Slots that a process has at most. Page-locking costs a millisecond for a few MiB, so they are made as they are needed.
 const SLOTS: usize = 40;
 /// Threads that fill slots: more give no more bytes a second from the page cache.
@@ -105,6 +107,21 @@ pub struct Gpu {
     /// Memory that storage writes to, while nobody reads.
     buffer: Mutex<Option<Buffer>>,
     streams: Mutex<Vec<Streams>>,
+    lanes: Mutex<Vec<Lane>>,
+}
+
+/// A stream of a write, with what waits for it and what the host and the device tell each other.
+pub struct Lane {
+    /// Where its work goes.
+    pub stream: Stream,
+    /// What it waits for is there.
+    pub ready: Event,
+    /// What the host must know is known.
+    pub known: Event,
+    /// Its memory may be used again.
+    pub free: Event,
+    /// Tables on their way to the device, numbers on their way back.
+    pub notes: Pinned,
 }
 
 /// The streams of one read. The first one is where it begins and ends.
@@ -237,6 +254,7 @@ impl Gpu {
             jpeg: OnceLock::new(),
             buffer: Mutex::default(),
             streams: Mutex::default(),
+            lanes: Mutex::default(),
             device,
             info,
         })
@@ -346,6 +364,21 @@ impl Gpu {
     /// Gives streams back. Work may still be in them: what comes next is in order behind it.
     pub fn give_streams(&self, streams: Streams) {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner).push(streams);
+    }
+
+    /// A lane of a write, used before or new.
+    pub fn take_lane(&self) -> Result<Lane, Failure> {
+        if let Some(lane) = self.lanes.lock().unwrap_or_else(PoisonError::into_inner).pop() {
+            return Ok(lane);
+        }
+        let event = || self.context.event(false);
+        let notes = self.context.pinned(NOTES)?;
+        Ok(Lane { stream: self.context.stream()?, ready: event()?, known: event()?, free: event()?, notes })
+    }
+
+    /// Gives a lane back, with no work in it any more.
+    pub fn give_lane(&self, lane: Lane) {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner).push(lane);
     }
 
     /// What a refusal of the driver means for a file.

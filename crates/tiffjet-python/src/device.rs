@@ -25,19 +25,12 @@ pub fn device(choice: &str) -> Result<Arc<dyn Backend>> {
     }
 }
 
-/// The backend that encodes: rows come in memory of the host, and there they are encoded unless a device is asked for.
-pub fn encoder(choice: &str) -> Result<Arc<dyn Backend>> {
-    match choice {
-        "auto" => device("cpu"),
-        _ => match device(choice)? {
-            backend if backend.name() == "cpu" => Ok(backend),
-            backend => Err(Error::unsupported(
-                &backend.name().into(),
-                "writing on the GPU is not built yet",
-                "use device=\"cpu\"",
-            )),
-        },
-    }
+/// The backend that encodes, and the number of its device where it is a GPU. `auto` is the CPU: who knows that rows are on
+/// a device names it.
+pub fn encoder(choice: &str) -> Result<(Arc<dyn Backend>, Option<i32>)> {
+    let backend = device(if choice == "auto" { "cpu" } else { choice })?;
+    let id = backend.name().strip_prefix("cuda:").and_then(|id| id.parse().ok());
+    Ok((backend, id))
 }
 
 /// The argument `device=`: a name, or the number of a CUDA device.

@@ -1,8 +1,8 @@
-//! What reading took.
+//! What reading or writing took.
 
 use pyo3::prelude::*;
 
-/// What really happened while a tensor was read.
+/// What really happened while a tensor was read or a file written.
 #[pyclass(frozen, module = "tiffjet")]
 #[derive(Debug, Clone)]
 pub struct Report(pub tiffjet::Report);
@@ -55,6 +55,24 @@ impl Report {
     #[getter]
     fn failures(&self) -> Vec<(usize, String)> {
         self.0.failures.clone()
+    }
+
+    /// How many tiles went which way, where there are several.
+    #[getter]
+    fn routes(&self) -> Vec<(String, usize)> {
+        self.0.routes.clone()
+    }
+
+    /// The most memory of a device that a write had at once, in bytes.
+    #[getter]
+    fn device_memory(&self) -> u64 {
+        self.0.device_memory
+    }
+
+    /// The most memory of the host that a write kept rows and tiles in at once, in bytes.
+    #[getter]
+    fn host_memory(&self) -> u64 {
+        self.0.host_memory
     }
 
     fn __repr__(&self) -> String {

@@ -5,6 +5,7 @@ mod canvas;
 mod chroma;
 mod far;
 mod pack;
+mod pipeline;
 mod read;
 mod reduce;
 mod stream;
@@ -18,13 +19,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::backend::{
-    Backend, Destination, EncodeJob, EncodedRows, ReadJob, ReadOptions, Reducer, common_bytes, common_shape,
+    Backend, Destination, Emit, EncodeJob, Pipeline, ReadJob, ReadOptions, common_bytes, common_shape,
 };
 use crate::error::{Error, Result};
-use crate::plan::OverviewPlan;
+use crate::plan::{OverviewPlan, WritePlan};
+use crate::rows::{Rows, RowsView};
 use crate::tensor::{HostBuffer, Report, Tensor};
 use cache::Cache;
 pub(crate) use cache::Closing;
+pub use reduce::Reducer;
 pub use tile::decode_tile;
 
 /// Bytes of buffers that a thread may keep from one read to the next.
@@ -86,6 +89,11 @@ impl Cpu {
         self.cache.held()
     }
 
+    /// Makes the rows of one level from those of the level above, as the pipeline does.
+    pub fn reducer(&self, plan: &OverviewPlan) -> Result<Box<dyn Reducer>> {
+        reduce::reducer(plan, self.pool.clone())
+    }
+
     /// How many cores work at once.
     pub fn threads(&self) -> usize {
         self.pool.current_num_threads()
@@ -123,15 +131,22 @@ impl Backend for Cpu {
         }
     }
 
-    fn encode(&self, job: &EncodeJob<'_>, emit: &mut (dyn FnMut(EncodedRows) -> Result<()> + Send)) -> Result<()> {
-        write::encode(&self.pool, job, emit)
+    fn pipeline(&self, name: &Arc<str>, plan: &Arc<WritePlan>) -> Result<Box<dyn Pipeline>> {
+        Ok(Box::new(pipeline::Stages::new(&self.pool, name, plan)?))
     }
 
-    fn parallelism(&self) -> usize {
-        self.threads()
+    fn encode(&self, job: &EncodeJob<'_>, emit: &mut Emit<'_>) -> Result<()> {
+        write::encode(&self.pool, job, host(job.name, &job.rows)?, emit)
     }
+}
 
-    fn reducer(&self, plan: &OverviewPlan) -> Result<Box<dyn Reducer>> {
-        reduce::reducer(plan, self.pool.clone())
+/// Rows that the cores can see.
+fn host<'a>(name: &Arc<str>, rows: &Rows<'a>) -> Result<RowsView<'a>> {
+    match rows {
+        Rows::Host(rows) => Ok(*rows),
+        Rows::Device(rows) => {
+            let what = format!("the CPU cannot read memory of device {:?}", rows.memory().device());
+            Err(Error::invalid(name, what))
+        }
     }
 }

@@ -10,12 +10,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::spool::Spool;
-use super::{BigTiff, SPOOLED, Written};
+use super::{BigTiff, Written};
 use crate::backend::EncodedRows;
 use crate::cog;
 use crate::error::{Error, Result};
 use crate::plan::{LevelPlan, WritePlan};
 use crate::sink::Sink;
+use crate::tensor::Report;
 use crate::tiff::{Field, Header, encode, tag};
 
 /// The last offset of a file that is no BigTIFF.
@@ -32,7 +33,7 @@ struct Slot {
 
 /// Bytes that wait in memory. Where there is a directory for them, a file costs little more.
 fn spooled_in_memory(sink: &dyn Sink, plan: &WritePlan) -> u64 {
-    let share = plan.memory / SPOOLED;
+    let share = plan.spool_memory();
     if sink.directory().is_some() { share.min(SPOOLED_BESIDE_FILES) } else { share }
 }
 
@@ -118,7 +119,7 @@ fn is_known(image: &LevelPlan) -> bool {
 }
 
 /// The place of the first tile in the file, counted in tiles: row by row, plane by plane, from left to right.
-fn turn(image: &LevelPlan, rows: &EncodedRows) -> u64 {
+fn turn(image: &LevelPlan, rows: &EncodedRows<'_>) -> u64 {
     let line = u64::from(rows.row) * u64::from(image.planes()) + u64::from(rows.plane);
     line * u64::from(image.across) + u64::from(rows.col)
 }
@@ -167,7 +168,7 @@ impl Store {
     }
 
     /// Takes tiles of one tile row.
-    pub(super) fn append(&mut self, rows: &EncodedRows) -> Result<()> {
+    pub(super) fn append(&mut self, rows: &EncodedRows<'_>) -> Result<()> {
         let plan = self.plan.clone();
         let key = (rows.level, rows.mask);
         let image = self.check(&plan, rows)?;
@@ -235,7 +236,7 @@ impl Store {
     }
 
     /// The image that the rows belong to, when they can.
-    fn check<'p>(&self, plan: &'p WritePlan, rows: &EncodedRows) -> Result<&'p LevelPlan> {
+    fn check<'p>(&self, plan: &'p WritePlan, rows: &EncodedRows<'_>) -> Result<&'p LevelPlan> {
         let EncodedRows { level, mask, plane, row, col, tiles } = rows;
         let mark = if *mask { " (mask)" } else { "" };
         let what = format!("level {level}{mark}, plane {plane}, tile row {row}, column {col}");
@@ -309,7 +310,7 @@ impl Store {
     }
 
     /// All is there: writes what is left.
-    pub(super) fn finish(mut self) -> Result<Written> {
+    pub(super) fn finish(mut self, report: Report) -> Result<Written> {
         self.check_complete()?;
         let (big, bytes) = match (self.placed.take(), self.direct.take()) {
             (Some(placed), _) => self.finish_placed(placed)?,
@@ -323,6 +324,7 @@ impl Store {
             levels: self.levels.len(),
             tiles: tiles().count() as u64,
             absent: tiles().filter(|s| s.length == 0).count() as u64,
+            report,
         };
         self.sink.commit()?;
         Ok(written)
