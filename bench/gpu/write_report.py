@@ -49,7 +49,7 @@ def of(engines: dict[str, dict], engine: str, key: str = "ms"):
 
 
 def kernel(engines: dict[str, dict], codec: str) -> dict:
-    """nvCOMP's kernel of the algorithm that tiffjet takes."""
+    """nvCOMP's kernel of the algorithm whose files are about as large as tiffjet's."""
     return engines.get(f"{NVCOMP} 1" if codec == "deflate" else NVCOMP, {})
 
 

@@ -1,7 +1,7 @@
 // Encodes ZSTD tiles; `zstd_encode.cuh` says how. Three kernels, one after the other in one stream, the last one after
 // `offsets` of `frame.cu`:
 //
-//     zstd_encode(tiles, count, per_tile)          grid: count * per_tile; block: 256; shared: 76020 bytes
+//     zstd_encode(tiles, count, per_tile)          grid: count * per_tile; block: 256; shared: 76276 bytes
 //     zstd_sum(tiles, count, sizes)                grid: count / 8, rounded up; block: 256; shared: none
 //     zstd_write(tiles, per_tile, blob)            grid: blob.count * per_tile; block: 256; shared: none
 //

@@ -3,7 +3,7 @@
 // After a predictor most of what a raster can save lies in how often bytes are, and in runs; longer matches bring little and
 // cost a search. So a block of 32 KiB is encoded by a block of threads without any chain over its bytes:
 //
-//   1. a bit for every byte that equals the one before it; runs of RUN such bits and more become matches at distance 1
+//   1. a bit for every byte that equals the one before it; runs of six such bits and more become matches at distance 1
 //   2. all other bytes are moved together, counted, and given codes of at most 11 bits
 //   3. every thread codes some of them: sums of bits say where
 //   4. the lengths of literals and matches go through the states of the predefined tables, by one thread
@@ -11,13 +11,13 @@
 // All matches repeat the last distance, which is 1 from the start of a frame on, so that their offsets need no bits. What a
 // block becomes depends on its bytes alone.
 #pragma once
+#include "codes.cuh"
 #include "frame.cuh"
 
 enum {
-    ZE_THREADS = 256,
-    ZE_BLOCK = 32768,  // plain bytes of a block
-    ZE_WORDS = ZE_BLOCK / 32,
-    ZE_RUN = 6,        // bytes of the shortest match
+    ZE_THREADS = CODES_THREADS,
+    ZE_BLOCK = RUN_BYTES,  // plain bytes of a block
+    ZE_WORDS = RUN_WORDS,
     ZE_MOST_BITS = 11,
     ZE_STREAMS = 4,
     ZE_PER_STREAM = ZE_THREADS / ZE_STREAMS,
@@ -35,8 +35,6 @@ __constant__ signed char ZE_LITERAL_COUNTS[36] = {4, 3, 2, 2, 2, 2, 2, 2, 2, 2, 
 __constant__ signed char ZE_MATCH_COUNTS[53] = {1, 4, 3, 2, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1,  1,
                                                 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,  1,
                                                 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1, -1, -1, -1};
-
-DEVICE u32 high_bit(u32 x) { return 31 - (u32)__clz((int)x); }
 
 // How a symbol changes a state of a table.
 struct ZeChange {
@@ -144,12 +142,12 @@ struct ZeRuns {
     u16 sequences[ZE_WORDS];
 };
 
+typedef CodeWidths<256, ZE_MOST_BITS> ZeWidths;
+
 // Counts of bytes, and the tree that is made of them.
 struct ZeTree {
     u32 counts[ZE_HISTOGRAMS][256];
-    u32 weight[512];  // of leaves, rarest first, then of what was joined of two
-    u16 parent[512];
-    u8 depth[512];
+    CodeTree<256> tree;
 };
 
 struct ZeTables {
@@ -166,14 +164,11 @@ struct ZeShared {
         ZeTree tree;
         ZeTables tables;
     };
-    u32 count[256];
-    u8 rarest[256];   // symbols, the rarest first
-    u8 width[256];    // bits of the code of a symbol, 0 for none
-    u16 code[256];    // the code, and in the high bits its width
-    u32 with_width[16];
+    ZeWidths widths;
+    u16 code[256];  // the code, and in the high bits its width
     u32 streams[ZE_STREAMS];  // bits
     u32 warps[32];
-    u32 used, total, sequences, at, most;
+    u32 total, sequences, at;
 
     DEVICE_MEMBER u8* bytes() { return (u8*)plain; }
     DEVICE_MEMBER const u8* literal_bytes() const { return (const u8*)literals; }
@@ -182,50 +177,6 @@ struct ZeShared {
 };
 
 // -- runs
-
-// Bits from which on there are RUN ones.
-DEVICE u64 first_of_run(u64 bits) {
-    bits &= bits >> 1;
-    bits &= bits >> 2;
-    return bits & bits >> 2;
-}
-
-// The bit of every byte that equals the one before, and the bits of matches.
-DEVICE void ze_find_runs(ZeShared& shared, u32 bytes) {
-    // Where literals will stand.
-    u32* equal = shared.literals;
-    const u32 lane = threadIdx.x & 31;
-    for (u32 word = threadIdx.x / 32; word < ZE_WORDS; word += ZE_THREADS / 32) {
-        const u32 place = 32 * word + lane;
-        const bool same = place > 0 && place < bytes && shared.bytes()[place] == shared.bytes()[place - 1];
-        const u32 all = __ballot_sync(FULL_WARP, same);
-        if (lane == 0) equal[word] = all;
-    }
-    __syncthreads();
-    for (u32 word = threadIdx.x; word < ZE_WORDS; word += ZE_THREADS) {
-        const u64 before = word > 0 ? equal[word - 1] : 0;
-        const u64 after = word + 1 < ZE_WORDS ? equal[word + 1] : 0;
-        const u64 own = equal[word];
-        // Where RUN ones begin, in the word before and in this one; then all that these cover.
-        const u64 covers = (first_of_run(own << 32 | before) & 0xffffffffu) | first_of_run(after << 32 | own) << 32;
-        const u64 four = covers | covers << 1 | (covers | covers << 1) << 2;
-        shared.runs.matched[word] = (u32)((four | four << 2) >> 32);
-    }
-    __syncthreads();
-}
-
-// Where a match that begins at `start` ends.
-DEVICE u32 ze_match_end(const ZeRuns& runs, u32 start) {
-    u32 word = start / 32, rest = ~runs.matched[word] & ~0u << (start % 32);
-    while (rest == 0 && ++word < ZE_WORDS) rest = ~runs.matched[word];
-    return rest ? 32 * word + (u32)__ffs((int)rest) - 1 : (u32)ZE_BLOCK;
-}
-
-// First bytes of the matches of a word.
-DEVICE u32 ze_match_starts(const ZeRuns& runs, u32 word) {
-    const u32 own = runs.matched[word];
-    return own & ~(own << 1 | (word > 0 ? runs.matched[word - 1] >> 31 : 0));
-}
 
 // Moves literals together and makes the list of sequences.
 DEVICE void ze_part(ZeShared& shared, u32 bytes) {
@@ -236,7 +187,7 @@ DEVICE void ze_part(ZeShared& shared, u32 bytes) {
     for (u32 word = first; word < first + EACH; ++word) {
         const u32 left = bytes > 32 * word ? bytes - 32 * word : 0;
         const u32 inside = left >= 32 ? ~0u : (1u << left) - 1;
-        own += (u32)__popc(~runs.matched[word] & inside) | (u32)__popc(ze_match_starts(runs, word)) << 16;
+        own += (u32)__popc(~runs.matched[word] & inside) | (u32)__popc(match_starts(runs.matched, word)) << 16;
     }
     u32 total;
     u32 before = block_sum_before<ZE_THREADS>(own, shared.warps, total);
@@ -245,7 +196,7 @@ DEVICE void ze_part(ZeShared& shared, u32 bytes) {
         const u32 inside = left >= 32 ? ~0u : (1u << left) - 1;
         runs.literals[word] = (u16)before;
         runs.sequences[word] = (u16)(before >> 16);
-        before += (u32)__popc(~runs.matched[word] & inside) | (u32)__popc(ze_match_starts(runs, word)) << 16;
+        before += (u32)__popc(~runs.matched[word] & inside) | (u32)__popc(match_starts(runs.matched, word)) << 16;
     }
     if (threadIdx.x == 0) {
         shared.total = total & 0xffff;
@@ -258,10 +209,10 @@ DEVICE void ze_part(ZeShared& shared, u32 bytes) {
         if (place >= bytes) continue;
         const u32 literal = runs.literals[word] + (u32)__popc(~matched & below);
         if (!(matched >> lane & 1)) ((u8*)shared.literals)[literal] = shared.bytes()[place];
-        const u32 starts = ze_match_starts(runs, word);
+        const u32 starts = match_starts(runs.matched, word);
         if (starts >> lane & 1) {
             const u32 index = runs.sequences[word] + (u32)__popc(starts & below);
-            shared.sequence(index) = literal | (ze_match_end(runs, place) - place) << 16;
+            shared.sequence(index) = literal | (match_end(runs.matched, place) - place) << 16;
         }
     }
     __syncthreads();
@@ -277,80 +228,23 @@ DEVICE void ze_count(ZeShared& shared) {
     u32* counts = tree.counts[threadIdx.x / 32 % ZE_HISTOGRAMS];
     for (u32 i = threadIdx.x; i < shared.total; i += ZE_THREADS) atomicAdd(&counts[shared.literal_bytes()[i]], 1u);
     __syncthreads();
-    const u32 symbol = threadIdx.x;
     u32 own = 0;
-    for (u32 i = 0; i < ZE_HISTOGRAMS; ++i) own += tree.counts[i][symbol];
-    shared.count[symbol] = own;
-    shared.width[symbol] = 0;
-    if (symbol < 16) shared.with_width[symbol] = 0;
-    u32 used;
-    block_sum_before<ZE_THREADS>(own > 0 ? 1 : 0, shared.warps, used);
-    if (symbol == 0) shared.used = used;
+    for (u32 i = 0; i < ZE_HISTOGRAMS; ++i) own += tree.counts[i][threadIdx.x];
+    shared.widths.count[threadIdx.x] = own;
     __syncthreads();
-    u32 rank = 0;
-    for (u32 other = 0; other < 256; ++other) {
-        const u32 count = shared.count[other];
-        rank += count > 0 && (count < own || (count == own && other < symbol));
-    }
-    if (own > 0) shared.rarest[rank] = (u8)symbol;
-    __syncthreads();
+    shared.widths.order();
 }
 
-// How many codes of each width a tree of the counts has, by one thread; two symbols at least.
-DEVICE void ze_grow(ZeShared& shared) {
-    ZeTree& tree = shared.tree;
-    const u32 leaves = shared.used, all = 2 * leaves - 1;
-    for (u32 i = 0; i < leaves; ++i) tree.weight[i] = shared.count[shared.rarest[i]];
-    u32 leaf = 0, joined = leaves;
-    for (u32 next = leaves; next < all; ++next) {
-        u32 sum = 0;
-        for (u32 k = 0; k < 2; ++k) {
-            const bool take_leaf = leaf < leaves && (joined >= next || tree.weight[leaf] <= tree.weight[joined]);
-            const u32 node = take_leaf ? leaf++ : joined++;
-            tree.parent[node] = (u16)next;
-            sum += tree.weight[node];
-        }
-        tree.weight[next] = sum;
-    }
-    tree.depth[all - 1] = 0;
-    for (u32 node = all - 1; node-- > 0;) {
-        const u32 depth = tree.depth[tree.parent[node]] + 1u;
-        tree.depth[node] = (u8)depth;
-        if (node < leaves) ++shared.with_width[smaller(depth, ZE_MOST_BITS)];
-    }
-    // What was too deep takes more room than there is: longer codes for some others make up for it.
-    u32 taken = 0;
-    for (u32 width = 1; width <= ZE_MOST_BITS; ++width) taken += shared.with_width[width] << (ZE_MOST_BITS - width);
-    while (taken > 1u << ZE_MOST_BITS) {
-        u32 width = ZE_MOST_BITS - 1;
-        while (shared.with_width[width] == 0) --width;
-        // One that was shorter makes room for one of the longest.
-        --shared.with_width[ZE_MOST_BITS];
-        --shared.with_width[width];
-        shared.with_width[width + 1] += 2;
-        --taken;
-    }
-    shared.most = 1;
-    for (u32 width = 1; width <= ZE_MOST_BITS; ++width) {
-        if (shared.with_width[width]) shared.most = width;
-    }
-}
-
-// The width and the code of every symbol.
+// The code of every symbol: the longest come first.
 DEVICE void ze_assign(ZeShared& shared) {
-    const u32 rank = threadIdx.x, symbol = threadIdx.x;
-    if (rank < shared.used) {
-        // The rarest have the longest.
-        u32 width = shared.most, before = 0;
-        while (rank >= before + shared.with_width[width]) before += shared.with_width[width--];
-        shared.width[shared.rarest[rank]] = (u8)width;
-    }
-    __syncthreads();
-    const u32 width = shared.width[symbol];
+    const ZeWidths& widths = shared.widths;
+    const u32 symbol = threadIdx.x, width = widths.width[symbol];
     u32 place = 0;
-    for (u32 longer = shared.most; longer > width; --longer) place += shared.with_width[longer] << (shared.most - longer);
-    u32 index = place >> (shared.most - width);
-    for (u32 other = 0; other < symbol; ++other) index += shared.width[other] == width;
+    for (u32 longer = widths.most; longer > width; --longer) {
+        place += widths.with_width[longer] << (widths.most - longer);
+    }
+    u32 index = place >> (widths.most - width);
+    for (u32 other = 0; other < symbol; ++other) index += widths.width[other] == width;
     shared.code[symbol] = width ? (u16)(index | width << 12) : 0;
     __syncthreads();
 }
@@ -358,8 +252,8 @@ DEVICE void ze_assign(ZeShared& shared) {
 // -- the description of codes
 
 DEVICE u32 ze_weight(const ZeShared& shared, u32 symbol) {
-    const u32 width = shared.width[symbol];
-    return width ? shared.most + 1 - width : 0;
+    const u32 width = shared.widths.width[symbol];
+    return width ? shared.widths.most + 1 - width : 0;
 }
 
 // Counts of weights as cells of a table of 64; false when there is but one weight.
@@ -408,7 +302,7 @@ DEVICE void ze_put_counts(ZeBits& out, const int (&cells)[ZE_MOST_BITS + 1]) {
 // The weights of all symbols but the last, at `at`, by one thread. Gives the place behind it; 0 when it has none.
 DEVICE u32 ze_put_weights(ZeShared& shared, u32 at) {
     u32 last = 255;
-    while (shared.width[last] == 0) --last;
+    while (shared.widths.width[last] == 0) --last;
     int cells[ZE_MOST_BITS + 1];
     if (last > 4 && ze_normal_counts(shared, last, cells)) {
         ZeWeightTable& table = shared.tables.weights;
@@ -524,11 +418,12 @@ DEVICE u32 ze_put_plain_literals(ZeShared& shared, u32 at, bool one) {
 // The section of literals at the start of the block; all threads. Gives the place behind it, or `end`.
 DEVICE u32 ze_put_literals(ZeShared& shared, u32 end) {
     ze_count(shared);
-    if (shared.used == 1 && shared.total > 1) return ze_put_plain_literals(shared, 0, true);
+    if (shared.widths.used == 1 && shared.total > 1) return ze_put_plain_literals(shared, 0, true);
     const bool few = shared.total < ZE_FEW;
     if (!few) {
-        if (threadIdx.x == 0) ze_grow(shared);
+        if (threadIdx.x == 0) shared.widths.grow(shared.tree.tree);
         __syncthreads();
+        shared.widths.assign();
         ze_assign(shared);
         if (threadIdx.x == 0) shared.at = ze_put_weights(shared, 5);
         __syncthreads();
@@ -662,7 +557,8 @@ DEVICE void ze_encode(ZeShared& shared, const Tile& tile, u32 block) {
     const Quad* in = (const Quad*)(tile.in + (u64)block * ZE_BLOCK);
     for (u32 i = threadIdx.x; i < (bytes + 15) / 16; i += ZE_THREADS) ((Quad*)shared.plain)[i] = in[i];
     __syncthreads();
-    ze_find_runs(shared, bytes);
+    // The first words of the literals are free until these stand there.
+    find_runs(shared.bytes(), bytes, shared.literals, shared.runs.matched);
     ze_part(shared, bytes);
     for (u32 i = threadIdx.x; i < ZE_BLOCK / 4 + 4; i += ZE_THREADS) shared.plain[i] = 0;
     __syncthreads();

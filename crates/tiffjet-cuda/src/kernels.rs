@@ -427,14 +427,12 @@ mod tests {
         assert_eq!(lines.next(), Some(&*format!("entropy {threads} {blocks} {shared}")));
         let (lzw, packbits) = (mirrored::LZW, mirrored::PACKBITS);
         assert_eq!(lines.next(), Some(&*format!("shared {lzw} {packbits}")));
-        let launch::shared::Shared { adler, offsets, packbits_sum, lzw_encode, zstd_encode } = launch::shared::ALL;
-        assert_eq!(
-            lines.next(),
-            Some(&*format!("writing {adler} {offsets} {packbits_sum} {lzw_encode} {zstd_encode}"))
-        );
+        let all = launch::shared::ALL;
+        let all = [all.adler, all.offsets, all.packbits_sum, all.lzw_encode, all.zstd_encode, all.deflate_encode];
+        assert_eq!(lines.next(), Some(&*format!("writing {}", all.map(|n| n.to_string()).join(" "))));
         let (rows, blob, lzw, room) = (launch::PACK_ROWS, launch::BLOB_PIECE, launch::LZW_PIECE, launch::LZW_ROOM);
-        let zstd = launch::ZSTD_BLOCK;
-        assert_eq!(lines.next(), Some(&*format!("rows {rows}, pieces {blob} {lzw} {zstd}, room {room}")));
+        let (zstd, deflate) = (launch::ZSTD_BLOCK, launch::DEFLATE_BLOCK);
+        assert_eq!(lines.next(), Some(&*format!("rows {rows}, pieces {blob} {lzw} {zstd} {deflate}, room {room}")));
     }
 
     /// The structs of writing.

@@ -22,8 +22,7 @@ use std::sync::Arc;
 
 use tiffjet::backend::common_shape;
 use tiffjet::{
-    Backend, Destination, Emit, EncodeJob, Error, Pipeline, ReadJob, ReadOptions, Report, Result, Tensor,
-    WritePlan,
+    Backend, Destination, Emit, EncodeJob, Error, Pipeline, ReadJob, ReadOptions, Report, Result, Tensor, WritePlan,
 };
 
 pub use decode::{Phases, Settings};

@@ -5,7 +5,7 @@ mod emulated;
 use std::sync::LazyLock;
 
 use emulated::Emulated;
-use emulated::encoders::{Plain, encode};
+use emulated::encoders::{self, Plain, encode, tile};
 use emulated::streams::{self, Random, samples};
 
 const ZSTD: u16 = 50000;
@@ -13,11 +13,6 @@ const ZSTD: u16 = 50000;
 const BLOCK: usize = 32768;
 
 static KERNELS: LazyLock<Emulated> = LazyLock::new(|| Emulated::build("zstd_encode"));
-
-fn tile(bytes: Vec<u8>) -> Plain {
-    let row = bytes.len();
-    Plain { bytes, row }
-}
 
 /// The reference decoder gives back what went in, and knows how long it is. Gives the frames.
 fn check(tiles: &[Plain], at_once: u32, seed: u64) -> Vec<Vec<u8>> {
@@ -53,59 +48,12 @@ fn bytes_of_every_kind() {
 
 #[test]
 fn counts_of_every_shape() {
-    let mut random = Random(11);
-    let mut tiles = Vec::new();
-    for symbols in [2, 3, 4, 5, 6, 7, 20, 127, 128, 129, 130, 200, 255, 256] {
-        for skew in 0..4 {
-            // From all alike to each half as frequent as the one before, which is more than 11 bits can say.
-            let bytes = (0..12_000)
-                .map(|_| match skew {
-                    0 => random.below(symbols),
-                    1 => random.below(symbols).min(random.below(symbols)),
-                    2 => (random.next().trailing_zeros() as usize).min(symbols - 1),
-                    _ => symbols - 1 - (random.next().trailing_zeros() as usize * 3).min(symbols - 1),
-                } as u8)
-                .collect();
-            tiles.push(tile(bytes));
-        }
-        // Every symbol once, one of them many times.
-        let mut bytes: Vec<u8> = (0..symbols).map(|s| s as u8).collect();
-        for i in 0..3000 {
-            bytes.push(if i % 2 == 0 { 0 } else { (i / 2 % symbols) as u8 });
-        }
-        tiles.push(tile(bytes));
-    }
-    check(&tiles, 1000, 0);
+    check(&encoders::counts_of_every_shape(), 1000, 0);
 }
 
 #[test]
-fn runs_of_all_lengths_anywhere() {
-    let mut random = Random(4);
-    let mut tiles = Vec::new();
-    // Runs and literals of lengths around every change of a code.
-    let lengths =
-        [1, 2, 5, 6, 7, 8, 15, 16, 17, 23, 24, 31, 32, 33, 34, 35, 36, 37, 40, 47, 48, 63, 64, 65, 66, 67, 98, 99];
-    let more = [127, 128, 130, 131, 132, 255, 256, 258, 259, 511, 515, 1023, 2000, 4096, 9000, 30_000];
-    for &run in lengths.iter().chain(&more) {
-        let mut bytes = Vec::new();
-        for &literals in lengths.iter().chain(&more[..9]) {
-            bytes.extend((0..literals).map(|i| (i * 7 + random.below(3)) as u8));
-            bytes.extend(vec![[0, 255, 9][random.below(3)]; run]);
-            if bytes.len() > 70_000 {
-                break;
-            }
-        }
-        tiles.push(tile(bytes));
-    }
-    // Many short ones.
-    for most in [3, 8, 12, 40] {
-        let mut bytes = Vec::new();
-        while bytes.len() < 2 * BLOCK {
-            bytes.extend(vec![random.below(4) as u8; 1 + random.below(most)]);
-        }
-        tiles.push(tile(bytes));
-    }
-    check(&tiles, 10, 0);
+fn runs_of_all_lengths() {
+    check(&encoders::runs_of_all_lengths(), 10, 0);
 }
 
 #[test]

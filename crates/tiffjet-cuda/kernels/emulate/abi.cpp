@@ -1,5 +1,6 @@
 // Reads structs that the host wrote and says whether every field has its value; then what the headers say of launches.
 #include "../abi.h"
+#include "../deflate_encode.cuh"
 #include "../deflate_launch.h"
 #include "../frame.cuh"
 #include "../lzw.cuh"
@@ -168,7 +169,7 @@ int main() {
     for (const auto& l : zstd::EXECUTE) printf("zstd %u %u %u\n", l.threads, l.blocks, l.shared_bytes);
     printf("entropy %u %u %u\n", zstd::ENTROPY.threads, zstd::ENTROPY.blocks, zstd::ENTROPY.shared_bytes);
     printf("shared %zu %zu\n", sizeof(LzwShared), sizeof(PackBitsShared));
-    printf("writing %zu %zu %zu %zu %zu\n", sizeof(AdlerShared), sizeof(OffsetsShared), sizeof(PackBitsSumShared),
-           sizeof(LzwTable), sizeof(ZeShared));
-    printf("rows %d, pieces %d %d %d, room %d\n", PACK_ROWS, BLOB_PIECE, LZW_PIECE, ZE_BLOCK, LZW_ROOM);
+    printf("writing %zu %zu %zu %zu %zu %zu\n", sizeof(AdlerShared), sizeof(OffsetsShared), sizeof(PackBitsSumShared),
+           sizeof(LzwTable), sizeof(ZeShared), sizeof(DeShared));
+    printf("rows %d, pieces %d %d %d %d, room %d\n", PACK_ROWS, BLOB_PIECE, LZW_PIECE, ZE_BLOCK, DE_BLOCK, LZW_ROOM);
 }

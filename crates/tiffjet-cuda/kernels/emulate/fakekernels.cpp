@@ -155,4 +155,10 @@ FAKE_KERNEL(reduce_mask)
 FAKE_KERNEL(zstd_encode)
 FAKE_KERNEL(zstd_sum)
 FAKE_KERNEL(zstd_write)
+#elif defined(FAKE_DEFLATE_ENCODE)
+#include "../deflate_encode.cu"
+#include "fakecuda.h"
+FAKE_KERNEL(deflate_encode)
+FAKE_KERNEL(deflate_sum)
+FAKE_KERNEL(deflate_write)
 #endif

@@ -219,14 +219,21 @@ mod tests {
     fn laid_out(size: usize, budget: u64) -> Layout {
         let plan = plan(size, true);
         let bytes = plan.levels[0].plain_bytes(512);
-        let needs = |n: u32| Needs { plain: bytes + 16, slot: bytes, scratch: u64::from(n) * 2 * bytes, longest: bytes + 70 };
+        let needs =
+            |n: u32| Needs { plain: bytes + 16, slot: bytes, scratch: u64::from(n) * 2 * bytes, longest: bytes + 70 };
         let wave = |n: u32| Ok::<_, Infallible>(vec![WaveLayout::new(needs(n), n, true, false)]);
         let last = plan.levels.len() - 1;
         let levels: Vec<Level<'_>> = plan
             .levels
             .iter()
             .enumerate()
-            .map(|(i, plan)| Level { plan, masked: false, window: if i < last { 2 } else { 0 }, table: 64, scratch: &|_| 0 })
+            .map(|(i, plan)| Level {
+                plan,
+                masked: false,
+                window: if i < last { 2 } else { 0 },
+                table: 64,
+                scratch: &|_| 0,
+            })
             .collect();
         lay_out(&levels, Best { tiles: 128, lanes: MOST_LANES }, budget, &wave).unwrap()
     }

@@ -15,9 +15,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Instant;
 
-use tiffjet::{
-    Emit, EncodeJob, Error, Fallback, LevelPlan, Limits, Pipeline, Report, Result, Rows, WritePlan, wanted,
-};
+use tiffjet::{Emit, EncodeJob, Error, Fallback, LevelPlan, Limits, Pipeline, Report, Result, Rows, WritePlan, wanted};
 
 use crate::ffi::driver::Failure;
 use crate::kernels::write::PackFormat;
@@ -74,7 +72,8 @@ impl Encoding {
         let images: Arc<[LevelPlan]> = plan.levels.iter().chain(&plan.masks).cloned().collect();
         let steps = stage::steps(name, plan)?;
         let heights = plan.levels.iter().map(|level| (0, level.height)).collect();
-        let wanted = Wanted { images, steps, heights, nan: plan.nan.clone(), memory: plan.memory, fallback: plan.fallback };
+        let wanted =
+            Wanted { images, steps, heights, nan: plan.nan.clone(), memory: plan.memory, fallback: plan.fallback };
         Self::with(gpu, name, wanted)
     }
 
@@ -200,8 +199,10 @@ impl Wanted {
 
 impl Work {
     fn new(gpu: &Arc<Gpu>, name: &Arc<str>, wanted: &Wanted) -> Result<(Self, Vec<Choice>)> {
-        let mut choices: Vec<Choice> =
-            wanted.kinds().map(|plan| route::choose(name, plan, gpu.shared_memory, wanted.fallback)).collect::<Result<_>>()?;
+        let mut choices: Vec<Choice> = wanted
+            .kinds()
+            .map(|plan| route::choose(name, plan, gpu.shared_memory, wanted.fallback))
+            .collect::<Result<_>>()?;
         let rows = gpu.take_lane().map_err(|failure| gpu.refused(name, &failure))?;
         let laid_out = lay_out_for(gpu, name, wanted, &mut choices, &rows);
         let (layout, memory) = match laid_out {
@@ -283,7 +284,8 @@ impl Work {
         while first < rows.rows() {
             wanted(&self.name)?;
             let count = (rows.rows() - first).min(self.stages[0].left() as usize);
-            let taken = self.stages[0].take(&self.gpu, &self.rows.stream, &rows.part(first, count), self.nan.as_deref());
+            let taken =
+                self.stages[0].take(&self.gpu, &self.rows.stream, &rows.part(first, count), self.nan.as_deref());
             self.refused(taken)?;
             first += count;
             if self.stages[0].is_due() {
@@ -389,12 +391,7 @@ fn lay_out_for(
 }
 
 /// The best layout that so many bytes allow.
-fn lay_out_kinds(
-    wanted: &Wanted,
-    kinds: &[(&LevelPlan, Route)],
-    allowed: u64,
-    rows: &Lane,
-) -> Result<Layout, Failure> {
+fn lay_out_kinds(wanted: &Wanted, kinds: &[(&LevelPlan, Route)], allowed: u64, rows: &Lane) -> Result<Layout, Failure> {
     let wave = |tiles: u32| {
         let of = |&(plan, route): &(&LevelPlan, Route)| {
             let needs = route.needs(plan, tiles, &rows.stream)?;

@@ -6,7 +6,7 @@ use tiffjet::{Error, Fallback, LevelPlan, Result};
 
 use crate::ffi::driver::{Failure, Stream};
 use crate::ffi::nvcomp::{Method, Nvcomp};
-use crate::kernels::launch::{lzw_scratch, packbits_scratch, shared, zstd_scratch};
+use crate::kernels::launch::{deflate_scratch, lzw_scratch, packbits_scratch, shared, zstd_scratch};
 
 /// Which way tiles go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub enum Route {
     Lzw,
     /// Own kernels.
     Zstd,
+    /// Own kernels, with a zlib frame.
+    Deflate,
     /// nvCOMP, with a zlib frame around Deflate.
     Nvcomp(Method),
     /// Packed on the device, encoded by the host's codec.
@@ -45,12 +47,10 @@ pub struct Needs {
     pub longest: u64,
 }
 
-/// What nvCOMP's algorithms of Deflate are worth on zlib's scale, by its documentation and measurement.
-const ALGORITHMS: [(std::ops::RangeInclusive<i32>, i32); 3] = [(1..=1, 2), (2..=6, 4), (7..=9, 5)];
-/// Levels whose files are no smaller than those of nvCOMP's ZSTD, which has one. The own kernels stand for level 1.
+/// Levels of Deflate by nvCOMP's algorithm that gives files at least as small. The own kernels stand for level 1.
+const NVCOMP_DEFLATE: [(std::ops::RangeInclusive<i32>, i32); 2] = [(2..=6, 4), (7..=9, 5)];
+/// Levels of ZSTD that nvCOMP's, which has none, is worth. The own kernels stand for level 1.
 const NVCOMP_ZSTD: std::ops::RangeInclusive<i32> = 2..=3;
-/// The algorithm for those who ask for no level: its files are 5 to 14 % larger than those of the host's default.
-const DEFAULT_ALGORITHM: i32 = 1;
 
 /// The route of an image. What the device can't do is refused where no other way is allowed.
 pub fn choose(name: &Arc<str>, plan: &LevelPlan, shared_memory: u32, fallback: Fallback) -> Result<Choice> {
@@ -76,27 +76,26 @@ pub fn on_host(name: &Arc<str>, plan: &LevelPlan, fallback: Fallback, why: &str)
 
 /// The route on the device, or why there is none.
 fn on_device(plan: &LevelPlan, shared_memory: u32) -> Result<Route, String> {
-    let method = match plan.codec.name() {
+    let level = plan.settings.level.unwrap_or(1);
+    let own = |route: Route, needed: u32| match needed <= shared_memory {
+        true => Ok(route),
+        false => Err("the GPU has too little shared memory for it".to_owned()),
+    };
+    let codec = plan.codec.name();
+    let method = match codec {
         "none" => return Ok(Route::Plain),
         "packbits" => return Ok(Route::PackBits),
         "lzw" => return Ok(Route::Lzw),
-        "zstd" => match plan.settings.level {
-            None | Some(1) if shared_memory < shared::ALL.zstd_encode => {
-                return Err("the GPU has too little shared memory for it".into());
-            }
-            None | Some(1) => return Ok(Route::Zstd),
-            Some(level) if NVCOMP_ZSTD.contains(&level) => Method::Zstd,
-            Some(level) => return Err(format!("the GPU has no level {level} of ZSTD")),
-        },
-        "deflate" => Method::Deflate(match plan.settings.level {
-            None => DEFAULT_ALGORITHM,
-            Some(level) => {
-                let found = ALGORITHMS.iter().find(|(levels, _)| levels.contains(&level));
-                found.map(|(_, algorithm)| *algorithm).ok_or_else(|| format!("the GPU has no level {level} of Deflate"))?
-            }
-        }),
+        "zstd" if level == 1 => return own(Route::Zstd, shared::ALL.zstd_encode),
+        "deflate" if level == 1 => return own(Route::Deflate, shared::ALL.deflate_encode),
+        "zstd" => NVCOMP_ZSTD.contains(&level).then_some(Method::Zstd),
+        "deflate" => {
+            let found = NVCOMP_DEFLATE.iter().find(|(levels, _)| levels.contains(&level));
+            found.map(|(_, algorithm)| Method::Deflate(*algorithm))
+        }
         _ => return Err("the GPU has no encoder for it".into()),
     };
+    let method = method.ok_or_else(|| format!("the GPU has no level {level} of {codec}"))?;
     let (bytes, most) = (plan.plain_bytes(plan.format.height), Nvcomp::largest(method));
     if bytes > most {
         return Err(format!("tiles of {bytes} bytes are too large for nvCOMP, which takes {most}"));
@@ -118,10 +117,14 @@ impl Route {
                 let longest = bytes + bytes / row * row.div_ceil(128);
                 Ok(Needs { slot: packbits_scratch(bytes, row).next_multiple_of(16), longest, ..none })
             }
-            Self::Lzw | Self::Zstd => {
-                let slot = if self == Self::Lzw { lzw_scratch(bytes) } else { zstd_scratch(bytes) };
-                let slot = slot.next_multiple_of(16);
-                Ok(Needs { slot, longest: slot, ..none })
+            Self::Lzw | Self::Zstd | Self::Deflate => {
+                let scratch = match self {
+                    Self::Lzw => lzw_scratch(bytes),
+                    Self::Zstd => zstd_scratch(bytes),
+                    _ => deflate_scratch(bytes),
+                };
+                let slot = scratch.next_multiple_of(16);
+                Ok(Needs { slot, longest: slot + self.frame(), ..none })
             }
             Self::Nvcomp(method) => {
                 let nvcomp = found()?;
@@ -136,14 +139,14 @@ impl Route {
     /// Bytes that a frame adds to a compressed tile.
     pub fn frame(self) -> u64 {
         match self {
-            Self::Nvcomp(Method::Deflate(_)) => 6,
+            Self::Deflate | Self::Nvcomp(Method::Deflate(_)) => 6,
             _ => 0,
         }
     }
 
     /// Whether tiles are encoded on the device.
     pub fn encodes(self) -> bool {
-        matches!(self, Self::PackBits | Self::Lzw | Self::Zstd | Self::Nvcomp(_))
+        !matches!(self, Self::Plain | Self::Host)
     }
 }
 

@@ -294,7 +294,14 @@ impl Stage {
         for done in (0..left).step_by(shift as usize) {
             let count = shift.min(left - done);
             let (from, to) = (keep + done, self.first + done);
-            gpu.kernels.collect(stream, &self.at(from), &self.at(to), [self.bands, count, self.width], self.size, None)?;
+            gpu.kernels.collect(
+                stream,
+                &self.at(from),
+                &self.at(to),
+                [self.bands, count, self.width],
+                self.size,
+                None,
+            )?;
             if let (Some(from), Some(to)) = (self.mask_at(from), self.mask_at(to)) {
                 gpu.kernels.collect(stream, &from, &to, [1, count, self.width], 1, None)?;
             }

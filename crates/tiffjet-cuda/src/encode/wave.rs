@@ -13,7 +13,7 @@ use super::land::{Bytes, Landing, Lent, Place};
 use super::layout::{Tables, WaveLayout};
 use super::route::{Route, found};
 use crate::ffi::driver::{Event, Failure, Stream};
-use crate::ffi::nvcomp::{Chunks, Method};
+use crate::ffi::nvcomp::Chunks;
 use crate::kernels::Tile;
 use crate::kernels::write::{Blob, Lengths, PackFormat, PackTile};
 use crate::memory::{Gpu, Lane, SLOT};
@@ -369,6 +369,7 @@ impl Wave {
             Route::PackBits => gpu.kernels.packbits_sizes(stream, tiles, count, self.most_rows(kind), sizes)?,
             Route::Lzw => gpu.kernels.lzw_encode(stream, tiles, count, largest, sizes)?,
             Route::Zstd => gpu.kernels.zstd_encode(stream, tiles, count, largest, sizes)?,
+            Route::Deflate => gpu.kernels.deflate_encode(stream, tiles, count, largest, sizes)?,
             Route::Nvcomp(method) => {
                 lengths.statuses = at(layout.statuses);
                 let chunks = Chunks {
@@ -382,11 +383,12 @@ impl Wave {
                     scratch: (at(layout.scratch), layout.needs.scratch),
                 };
                 found()?.compress(method, &chunks, stream)?;
-                if matches!(method, Method::Deflate(_)) {
-                    gpu.kernels.adler(stream, chunks.inputs, chunks.bytes, count, at(layout.sums))?;
-                }
             }
             Route::Plain | Route::Host => {}
+        }
+        if kind.route.frame() > 0 {
+            let (inputs, bytes) = (at(layout.tables.inputs), at(layout.tables.bytes));
+            gpu.kernels.adler(stream, inputs, bytes, count, at(layout.sums))?;
         }
         if kind.plan.absent.is_some() {
             lengths.differs = at(layout.differs);
@@ -419,8 +421,9 @@ impl Wave {
             Route::PackBits => gpu.kernels.packbits_write(stream, tiles, self.most_rows(kind), &blob),
             Route::Lzw => gpu.kernels.lzw_write(stream, tiles, largest, &blob),
             Route::Zstd => gpu.kernels.zstd_write(stream, tiles, largest, &blob),
-            Route::Nvcomp(method) => {
-                let sums = if matches!(method, Method::Deflate(_)) { at(layout.sums) } else { 0 };
+            Route::Deflate => gpu.kernels.deflate_write(stream, tiles, largest, at(layout.sums), &blob),
+            Route::Nvcomp(_) => {
+                let sums = if kind.route.frame() > 0 { at(layout.sums) } else { 0 };
                 gpu.kernels.gather(stream, at(layout.tables.outputs), layout.needs.longest, sums, &blob)
             }
             Route::Plain | Route::Host => Ok(()),

@@ -16,7 +16,7 @@ pub const WANTED: Wanted = Wanted {
     name: "nvCOMP",
     sonames: &["libnvcomp.so.6", "libnvcomp.so.5"],
     wheels: &["nvidia/libnvcomp/lib64", "nvidia/nvcomp"],
-    enables: "writing ZSTD and Deflate on the GPU",
+    enables: "levels 2 and 3 of ZSTD and 2 to 9 of Deflate when writing on the GPU",
     hint: "pip install nvidia-libnvcomp-cu13 or nvidia-libnvcomp-cu12, version 5 or 6",
 };
 
@@ -187,10 +187,13 @@ impl Nvcomp {
         let mut found = Alignments::default();
         let f = &self.functions;
         let (name, call) = match method {
-            Method::Zstd => ("nvcompBatchedZstdCompressGetRequiredAlignments", f.nvcompBatchedZstdCompressGetRequiredAlignments),
-            Method::Deflate(_) => {
-                ("nvcompBatchedDeflateCompressGetRequiredAlignments", f.nvcompBatchedDeflateCompressGetRequiredAlignments)
+            Method::Zstd => {
+                ("nvcompBatchedZstdCompressGetRequiredAlignments", f.nvcompBatchedZstdCompressGetRequiredAlignments)
             }
+            Method::Deflate(_) => (
+                "nvcompBatchedDeflateCompressGetRequiredAlignments",
+                f.nvcompBatchedDeflateCompressGetRequiredAlignments,
+            ),
         };
         // SAFETY: it writes a struct of this layout.
         checked(name, unsafe { call(options(method), &mut found) })?;
@@ -202,10 +205,13 @@ impl Nvcomp {
         let mut most = 0;
         let f = &self.functions;
         let (name, call) = match method {
-            Method::Zstd => ("nvcompBatchedZstdCompressGetMaxOutputChunkSize", f.nvcompBatchedZstdCompressGetMaxOutputChunkSize),
-            Method::Deflate(_) => {
-                ("nvcompBatchedDeflateCompressGetMaxOutputChunkSize", f.nvcompBatchedDeflateCompressGetMaxOutputChunkSize)
+            Method::Zstd => {
+                ("nvcompBatchedZstdCompressGetMaxOutputChunkSize", f.nvcompBatchedZstdCompressGetMaxOutputChunkSize)
             }
+            Method::Deflate(_) => (
+                "nvcompBatchedDeflateCompressGetMaxOutputChunkSize",
+                f.nvcompBatchedDeflateCompressGetMaxOutputChunkSize,
+            ),
         };
         // SAFETY: it writes one number.
         checked(name, unsafe { call(bytes as usize, options(method), &mut most) })?;

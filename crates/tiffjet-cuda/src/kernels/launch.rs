@@ -179,6 +179,42 @@ impl Kernels {
         function.launch(shape, stream, &[&tiles as &dyn Arguments, &per_tile, &blob])
     }
 
+    /// Encodes plain tiles with Deflate and makes their sizes, without the frame of zlib. Each [`Tile`](super::Tile) has at
+    /// `output` scratch: [`deflate_scratch`]. None has more bytes than `longest`, and none has no byte.
+    pub fn deflate_encode(
+        &self,
+        stream: &Stream,
+        tiles: u64,
+        count: u32,
+        longest: u64,
+        sizes: u64,
+    ) -> Result<(), Failure> {
+        let per_tile = pieces(longest, DEFLATE_BLOCK)?;
+        let table = shared::ALL.deflate_encode;
+        let function = self.function("deflate_encode", "deflate_encode", table)?;
+        let shape = Shape { grid: (blocks(count, per_tile)?, 1), block: BLOCK, shared: table };
+        function.launch(shape, stream, &[&tiles as &dyn Arguments, &count, &per_tile])?;
+        let function = self.function("deflate_encode", "deflate_sum", 0)?;
+        function.launch(warps(count), stream, &[&tiles as &dyn Arguments, &count, &sizes])
+    }
+
+    /// Puts the same tiles into a blob, in the frame of zlib: lengths have 6 bytes more than sizes, and `sums` are the
+    /// Adler-32s.
+    pub fn deflate_write(
+        &self,
+        stream: &Stream,
+        tiles: u64,
+        longest: u64,
+        sums: u64,
+        blob: &Blob,
+    ) -> Result<(), Failure> {
+        let per_tile = pieces(longest, DEFLATE_BLOCK)?;
+        let function = self.function("deflate_encode", "deflate_write", 0)?;
+        let shape = Shape { grid: (blocks(blob.count, per_tile)?, 1), block: BLOCK, shared: 0 };
+        let blob = Argument::new(blob.bytes());
+        function.launch(shape, stream, &[&tiles as &dyn Arguments, &sums, &per_tile, &blob])
+    }
+
     /// Makes rows of a level, and their mask where there is one, from rows of the level above. The table of the reduction
     /// stands at `table`; `scratch` has [`Reduction::scratch`] bytes for the rows of `above`.
     pub fn reduce(
@@ -232,6 +268,15 @@ pub fn zstd_scratch(bytes: u64) -> u64 {
     (12 * blocks + 8).next_multiple_of(16) + blocks * ZSTD_BLOCK
 }
 
+/// Bytes of a tile that Deflate takes as one block.
+pub const DEFLATE_BLOCK: u64 = 32768;
+
+/// Bytes of scratch that Deflate needs for a tile.
+pub fn deflate_scratch(bytes: u64) -> u64 {
+    let blocks = bytes.div_ceil(DEFLATE_BLOCK);
+    (12 * blocks + 8).next_multiple_of(16) + blocks * DEFLATE_BLOCK
+}
+
 /// Bytes of scratch that PackBits needs for a tile.
 pub fn packbits_scratch(bytes: u64, row_bytes: u64) -> u64 {
     4 * bytes.div_ceil(row_bytes.max(1))
@@ -251,11 +296,19 @@ pub mod shared {
         pub lzw_encode: u32,
         /// Of `zstd_encode`.
         pub zstd_encode: u32,
+        /// Of `deflate_encode`.
+        pub deflate_encode: u32,
     }
 
     /// What they have.
-    pub const ALL: Shared =
-        Shared { adler: 64, offsets: 256, packbits_sum: 128, lzw_encode: 24576, zstd_encode: 76020 };
+    pub const ALL: Shared = Shared {
+        adler: 64,
+        offsets: 256,
+        packbits_sum: 128,
+        lzw_encode: 24576,
+        zstd_encode: 76276,
+        deflate_encode: 76088,
+    };
 }
 
 /// Pieces of so many bytes that the longest tile has.

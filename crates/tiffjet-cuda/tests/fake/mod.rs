@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// The sources of kernels, by the names that `fakekernels.cpp` knows.
-const SOURCES: [&str; 12] = [
+const SOURCES: [&str; 13] = [
     "PLACE",
     "STATUS",
     "PACKBITS",
@@ -18,6 +18,7 @@ const SOURCES: [&str; 12] = [
     "LZW_ENCODE",
     "REDUCE",
     "ZSTD_ENCODE",
+    "DEFLATE_ENCODE",
 ];
 
 /// Libraries beside the driver, and their sources.
