@@ -578,7 +578,7 @@ impl TileIndex {
     /// saves the request for the byte counts.
     fn promised_length(&self, head: &Head, tile: u64, offset: u64) -> Result<Option<u64>> {
         let next = tile.saturating_add(1);
-        let known = next % PAGE != 0 && next < self.offsets.count && offset != 0;
+        let known = !next.is_multiple_of(PAGE) && next < self.offsets.count && offset != 0;
         if !self.huge.load(Ordering::Relaxed) || !known || !self.is_promised(head) {
             return Ok(None);
         }

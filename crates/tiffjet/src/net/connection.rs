@@ -48,9 +48,11 @@ pub(super) struct Connection {
 
 /// Connections that wait for the next request, and the process they belong to: a fork must not speak on those of its
 /// parent.
-static IDLE_CONNECTIONS: Mutex<Option<(u32, HashMap<Host, Vec<Connection>>)>> = Mutex::new(None);
+static IDLE_CONNECTIONS: Mutex<Option<(u32, Idle)>> = Mutex::new(None);
 
-fn with_idle<T>(work: impl FnOnce(&mut HashMap<Host, Vec<Connection>>) -> T) -> T {
+type Idle = HashMap<Host, Vec<Connection>>;
+
+fn with_idle<T>(work: impl FnOnce(&mut Idle) -> T) -> T {
     let mut idle = IDLE_CONNECTIONS.lock().unwrap_or_else(PoisonError::into_inner);
     let process = std::process::id();
     if idle.as_ref().is_none_or(|(owner, _)| *owner != process) {

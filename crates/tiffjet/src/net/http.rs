@@ -169,7 +169,7 @@ fn framing(method: &str, status: u16, headers: &[(String, Vec<u8>)]) -> io::Resu
         return Ok(Framing::Length(0));
     }
     let values = |wanted: &'static str| headers.iter().filter(move |(name, _)| name.eq_ignore_ascii_case(wanted));
-    if let Some((_, coding)) = values("transfer-encoding").last() {
+    if let Some((_, coding)) = values("transfer-encoding").next_back() {
         return match coding.to_ascii_lowercase().ends_with(b"chunked") {
             true => Ok(Framing::Chunk { left: 0, first: true }),
             false => Ok(Framing::Close),

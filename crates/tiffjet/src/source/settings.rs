@@ -97,6 +97,7 @@ impl Remote {
     }
 
     /// All settings but those with fields of their own.
+    #[cfg_attr(not(feature = "remote"), allow(dead_code))] // nobody else looks at them
     pub(crate) fn settings(&self) -> &BTreeMap<String, String> {
         &self.settings
     }

@@ -12,14 +12,14 @@ use tiffjet::source::Remote;
 use tiffjet::{Blocks, DType, Image, OpenOptions, RowsView, WriteOptions, Writer};
 
 /// A COG and its pixels.
-pub struct File {
-    pub bytes: Arc<Vec<u8>>,
-    pub pixels: Vec<u8>,
-    pub options: WriteOptions,
+struct File {
+    bytes: Arc<Vec<u8>>,
+    pixels: Vec<u8>,
+    options: WriteOptions,
 }
 
 /// A COG of 16-bit pixels in tiles of 64 x 64. Uncompressed, so that it is known where they stand.
-pub fn cog(height: usize, width: usize, change: impl FnOnce(&mut WriteOptions)) -> File {
+fn cog(height: usize, width: usize, change: impl FnOnce(&mut WriteOptions)) -> File {
     let mut options = WriteOptions::new([1, height, width], DType::UInt16);
     options.cog = true;
     options.blocks = Blocks::Tiles { width: 64, height: 64 };
@@ -36,12 +36,12 @@ pub fn cog(height: usize, width: usize, change: impl FnOnce(&mut WriteOptions)) 
 }
 
 /// Settings that make failures quick.
-pub fn quick(more: &[(&str, &str)]) -> OpenOptions {
+fn quick(more: &[(&str, &str)]) -> OpenOptions {
     let all = [("timeout", "0.4"), ("connect_timeout", "2"), ("retries", "3"), ("backoff", "0.01")];
     let remote = Remote::new(all.iter().chain(more).copied()).unwrap();
     OpenOptions { remote, ..OpenOptions::default() }
 }
 
-pub fn open(url: &str) -> tiffjet::Result<Image> {
+fn open(url: &str) -> tiffjet::Result<Image> {
     Image::open(url, &quick(&[]))
 }

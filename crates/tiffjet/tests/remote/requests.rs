@@ -204,12 +204,12 @@ fn ranges_are_fetched_whatever_their_order_and_size() {
         tiffjet::source::RemoteSource::open(&server.url("raw"), &quick(&[]).remote, &Limits::default()).unwrap();
     server.take_log();
     // One that is cut, one inside it, one that overlaps, an empty one, one that is here already, one at the end.
-    let ranges = [100_000..18_000_000, 500_000..600_000, 17_000_000..19_000_000, 5..5, 10..20, 19_999_990..20_000_000];
+    let ranges: [std::ops::Range<u64>; 6] =
+        [100_000..18_000_000, 500_000..600_000, 17_000_000..19_000_000, 5..5, 10..20, 19_999_990..20_000_000];
     let mut out: Vec<Vec<u8>> = ranges.iter().map(|r| vec![0; (r.end - r.start) as usize]).collect();
     let mut slices: Vec<&mut [u8]> = out.iter_mut().map(|o| &mut o[..]).collect();
     let mut landed = vec![0; ranges.len()];
-    let asked: Vec<std::ops::Range<u64>> = ranges.iter().map(|r: &std::ops::Range<u64>| r.clone()).collect();
-    source.read(&asked, &mut slices, &mut |i| landed[i] += 1).unwrap();
+    source.read(&ranges, &mut slices, &mut |i| landed[i] += 1).unwrap();
     assert_eq!(landed, [1; 6]);
     for (range, out) in ranges.iter().zip(&out) {
         assert!(out[..] == bytes[range.start as usize..range.end as usize], "{range:?}");
