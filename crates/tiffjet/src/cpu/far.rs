@@ -13,7 +13,7 @@ use rayon::{Scope, ThreadPool};
 
 use super::read::{Failures, RUN, Reader, with_decoded};
 use crate::error::{Error, Result};
-use crate::interrupt::wanted;
+use crate::interrupt::{interruptible, wanted};
 use crate::plan::{TileRead, gather};
 use crate::source::{Source, lanes};
 use crate::tensor::{HostBuffer, Report, Storage};
@@ -52,7 +52,8 @@ struct Far<'a> {
     /// Tiles that may be decoded at once, where that is less than there are cores.
     decoders: Gate,
     keep_going: bool,
-    stop: AtomicBool,
+    /// Nothing more is wanted.
+    stop: Arc<AtomicBool>,
     state: Mutex<State>,
     moved: Condvar,
 }
@@ -97,7 +98,7 @@ pub(super) fn read(
     }
     let decoders = Gate::new(if decoders < pool.current_num_threads() { decoders } else { usize::MAX });
     let state = Mutex::new(State::default());
-    let (stop, moved) = (AtomicBool::new(false), Condvar::new());
+    let (stop, moved) = (Arc::default(), Condvar::new());
     let far = Far { readers, requests, at_once, decoders, keep_going, stop, state, moved };
     far.run(pool, &sparse)?;
     far.outcome(sparse.len())
@@ -182,8 +183,9 @@ impl<'a> Far<'a> {
             let tick = Duration::from_millis(20);
             drop(self.moved.wait_timeout(state, tick).unwrap_or_else(PoisonError::into_inner));
             if let Err(error) = wanted(self.readers[0].source.name()) {
+                let mut state = self.lock();
                 self.stop.store(true, Ordering::Relaxed);
-                self.lock().cancelled.get_or_insert(error);
+                state.cancelled.get_or_insert(error);
             }
             self.start(lanes, cores);
         }
@@ -195,6 +197,11 @@ impl<'a> Far<'a> {
         let reader = &self.readers[request.job];
         let outcome = match self.stop.load(Ordering::Relaxed) {
             true => Err(Error::Cancelled { name: reader.source.name().clone() }),
+            // A lane does not know who waits for it.
+            false if self.requests.len() > 1 => {
+                let stop = self.stop.clone();
+                interruptible(move || stop.load(Ordering::Relaxed), || bring(reader.source, &request.range))
+            }
             false => bring(reader.source, &request.range),
         };
         self.lock().report.bytes_read += request.bytes();
@@ -268,15 +275,12 @@ impl<'a> Far<'a> {
     }
 
     fn fail(&self, job: usize, tile: usize, error: Error) {
-        self.stop.fetch_or(!self.keep_going, Ordering::Relaxed);
-        // What is cut off by a failure elsewhere is no failure of its own.
-        if matches!(error, Error::Cancelled { .. })
-            && self.stop.load(Ordering::Relaxed)
-            && !self.lock().failed.is_empty()
-        {
+        let mut state = self.lock();
+        // What was cut off by a failure elsewhere is no failure of its own.
+        if matches!(error, Error::Cancelled { .. }) && self.stop.load(Ordering::Relaxed) {
             return;
         }
-        let mut state = self.lock();
+        self.stop.fetch_or(!self.keep_going, Ordering::Relaxed);
         if state.failed.get(&job).is_none_or(|(first, _)| tile < *first) {
             state.failed.insert(job, (tile, error));
         }
