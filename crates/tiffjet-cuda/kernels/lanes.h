@@ -103,7 +103,7 @@ template <int WORDS> DEVICE void load_words(const u8* row, int64_t from, int64_t
 #pragma unroll
     for (int i = 0; i <= WORDS; ++i) {
         const int64_t place = first + 4 * i;
-        const bool readable = place + 4 > 0 && place < end && (i < WORDS || skew != 0);
+        const bool readable = (inside || (place + 4 > 0 && place < end)) && (i < WORDS || skew != 0);
         const u32 high = readable ? aligned[i] : 0;
         if (i > 0) words[i - 1] = skew == 0 ? low : __funnelshift_r(low, high, 8 * skew);
         low = high;
