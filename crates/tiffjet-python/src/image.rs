@@ -12,8 +12,8 @@ use tiffjet::layout::Predictor;
 use tiffjet::source::Remote;
 use tiffjet::tiff::{Array, FieldType, tag};
 use tiffjet::{
-    Backend, ByteOrder, Device, Error, Fallback, Io, Layout, Limits, Nodata, OpenOptions, ReadJob, ReadOptions, Storage,
-    Window,
+    Backend, ByteOrder, Device, Error, Fallback, Io, Layout, Limits, Nodata, OpenOptions, ReadJob, ReadOptions,
+    Storage, Window,
 };
 
 use crate::capsule;
