@@ -30,7 +30,7 @@ pub struct Settings {
     /// The most bytes that are loaded before their tiles are decoded, while more arrive. Small reads take less, so that
     /// every lane has its share.
     pub group: u64,
-    /// Groups that are on the device at once, at most [`LANES`].
+    /// Groups that are on the device at once, 8 at most.
     pub lanes: usize,
     /// Threads that fill slots; 0 for as many as there are.
     pub threads: usize,
