@@ -55,6 +55,45 @@ def test_memory_of_the_caller(cog, pixels):
     assert numpy.array_equal(cupy.asnumpy(out), pixels)
 
 
+def test_memory_of_the_host_is_filled_by_the_cpu(cog, pixels):
+    out = numpy.zeros((3, 700, 900), "uint16")
+    for device in ({}, {"device": "auto"}):
+        out[:] = 0
+        assert tiffjet.open(cog).read(out=out, **device).device == "cpu"
+        assert (out == pixels).all()
+
+
+def test_memory_of_another_pool(cog, pixels):
+    cupy = pytest.importorskip("cupy")
+    image = tiffjet.open(cog)
+    asked = []
+
+    def allocate(size, stream, device):
+        asked.append((size, device))
+        return cupy.empty(size, "uint8")
+
+    pool = cupy.get_default_memory_pool()
+    before = pool.used_bytes()
+    for allocator in (allocate, "cupy"):
+        tensor = image.read(device="cuda", allocator=allocator)
+        assert pool.used_bytes() >= before + pixels.nbytes
+        assert numpy.array_equal(cupy.asnumpy(cupy.from_dlpack(tensor)), pixels)
+        del tensor
+        assert pool.used_bytes() == before
+    assert asked == [(pixels.nbytes, 0)]
+    with pytest.raises(ValueError, match="instead of"):
+        image.read(device="cuda", allocator=lambda size, stream, device: cupy.empty(size - 1, "uint8"))
+    with pytest.raises(ValueError, match="out, allocator"):
+        image.read(device="cuda", allocator="cupy", out=cupy.zeros((3, 700, 900), "uint16"))
+
+
+def test_memory_of_torch(cog, pixels):
+    torch = pytest.importorskip("torch")
+    tensor = tiffjet.open(cog).read(device="cuda", allocator="torch")
+    assert torch.cuda.memory_allocated() >= pixels.nbytes
+    assert numpy.array_equal(torch.from_dlpack(tensor).cpu().numpy(), pixels)
+
+
 def test_many_windows(cog, pixels):
     windows = [((y, y + 64), (x, x + 64)) for y, x in ((0, 0), (130, 250), (680, 880))]
     tensor = tiffjet.read_many([(cog, window) for window in windows], device="cuda", pad=9)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy
 
+from ._objects import destination, flat_options
 from ._tiffjet import UnavailableError, Writer, Written
 
 logger = logging.getLogger("tiffjet")
@@ -78,7 +79,8 @@ def to_geotiff(
         `__cuda_array_interface__`, of any strides; a DataArray, whose dims say which axis is which; a dask array, or a
         DataArray of one, which is streamed.
     dst
-        A path, or a binary file object.
+        A path; a URL of an object store (`s3`, `gs`, `az`), where the object appears when all of it is there; a file of
+        fsspec, or a file system or store with a path, as a pair; any other binary file object.
     crs
         EPSG code, `"EPSG:32633"`, WKT, or an object of pyproj or rasterio; of a DataArray its own by default.
     transform
@@ -109,6 +111,8 @@ def to_geotiff(
         each level whatever this says; `Written.report` tells what it had.
     fallback
         `"forbid"` makes it an error when a GPU can't encode as asked; else the host does, and the report says so.
+    storage_options
+        For URLs, as for `open`.
     progress
         True for a bar of tqdm, or a function of the rows that are done and the rows there are.
 
@@ -167,6 +171,7 @@ def to_geotiff(
         "photometric": _photometric(photometric),
         "device": _encoder(device, raster),
         "fallback": fallback,
+        "storage_options": flat_options(storage_options),
     }
     if strips and tile_size is not None:
         raise ValueError("tile_size: strips have none")
@@ -175,8 +180,8 @@ def to_geotiff(
     raster.stays = raster.device is not None and options["device"] != "cpu"
     mask = _mask_beside(mask, raster)
     budget = raster.budget(memory)
-    with _report_progress(progress, raster.shape[1]) as done:
-        writer = Writer(dst, raster.shape, raster.dtype.name, memory=budget.writer, **options)
+    with _report_progress(progress, raster.shape[1]) as done, destination(dst) as out:
+        writer = Writer(out, raster.shape, raster.dtype.name, memory=budget.writer, **options)
         try:
             row = 0
             for rows in raster.rows(budget, writer.tile_rows):

@@ -11,13 +11,14 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use tiffjet::sink::{FileSink, StreamSink};
+use tiffjet::sink::StreamSink;
+use tiffjet::source::{Remote, redacted};
 use tiffjet::{
-    Backend, DType, DeviceRows, Error, Image, Result, RowsView, Tensor, Window, WriteOptions, Writer, Written,
+    Backend, Cpu, DType, DeviceRows, Error, Image, Result, RowsView, Tensor, Window, WriteOptions, Writer, Written,
 };
 
 use crate::Outcome;
-use crate::args::{Input, On, Part, remote};
+use crate::args::{Input, On, Part};
 use crate::pieces::{Pieces, in_proportion};
 use cast::Cast;
 use choices::Choices;
@@ -29,9 +30,9 @@ use choices::Choices;
 /// numbers the real part is kept.
 #[derive(clap::Args)]
 pub struct Convert {
-    /// The file to read, or - for standard input
+    /// The file to read: a path, an address (http://, https://, s3://, gs://, az://), or - for standard input
     file: Input,
-    /// The file to write, or - for standard output
+    /// The file to write: a path, an object (s3://, gs://, az://), or - for standard output
     out: PathBuf,
     #[command(flatten)]
     choices: Choices,
@@ -105,13 +106,10 @@ impl Convert {
             let sink = StreamSink::new("<stdout>", std::io::stdout());
             return Writer::create_on(backend, Box::new(sink), options);
         }
-        if let Some(error) = remote(&self.out, "writing to") {
-            return Err(error);
-        }
         // What can't be written is refused before a file is begun.
-        let name = self.out.to_string_lossy().into();
+        let name = redacted(&self.out.to_string_lossy()).into();
         tiffjet::WritePlan::new(&name, options)?;
-        Writer::create_on(backend, Box::new(FileSink::create(&self.out)?), options)
+        Writer::create_on(backend, tiffjet::sink::create(&self.out, &Remote::default())?, options)
     }
 }
 
@@ -138,11 +136,13 @@ fn stream(
     let pieces = pieces(image, window, shape, piece_bytes)?.cut(top..top + shape[1] as u32);
     std::thread::scope(|scope| {
         let (sender, receiver) = sync_channel(0);
+        // Each tile is wanted once, and memory is bounded: nothing is kept.
+        let cpu = Cpu::shared()?.with_cache(0);
         scope.spawn(move || {
             for rows in pieces {
                 let piece = Window { rows: Some(rows), ..window.clone() };
                 // A writer that has failed takes no more.
-                if sender.send(read(image, &piece, backend, options.mask)).is_err() {
+                if sender.send(read(image, &piece, backend.unwrap_or(&cpu), options.mask)).is_err() {
                     return;
                 }
             }
@@ -158,16 +158,8 @@ fn stream(
     writer.finish()
 }
 
-fn read(
-    image: &Image,
-    piece: &Window,
-    backend: Option<&dyn Backend>,
-    masked: bool,
-) -> Result<(Tensor, Option<Tensor>)> {
-    let pixels = match backend {
-        Some(backend) => image.read_on(backend, piece)?,
-        None => image.read(piece)?,
-    };
+fn read(image: &Image, piece: &Window, backend: &dyn Backend, masked: bool) -> Result<(Tensor, Option<Tensor>)> {
+    let pixels = image.read_on(backend, piece)?;
     let mask = if masked { Some(image.read_mask(piece)?) } else { None };
     Ok((pixels, mask))
 }

@@ -61,6 +61,15 @@ template <int SIZE> struct NanValue {
     }
 };
 
+// Four words at an end of a row, zeros outside. A call, for copies of it in every kernel would be most of their code.
+DEVICE_CALL Quad load_edge(const u8* row, int64_t from, int64_t end) {
+    u32 words[4];
+    load_words<4>(row, from, end, false, words);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) words[i] &= bytes_inside(from + 4 * i, end);
+    return Quad{words[0], words[1], words[2], words[3]};
+}
+
 // What all rows of a warp share.
 template <int SIZE> struct Packing {
     const PackFormat& format;
@@ -75,11 +84,19 @@ template <int SIZE> struct Packing {
     // at `first`.
     template <int WORDS>
     __device__ __forceinline__ void load(const u8* row, int64_t first, int64_t from, int64_t end, u32 (&words)[WORDS]) const {
-        const bool inside = step_is_inside<WORDS>(row, first, end);
-        load_words<WORDS>(row, from, end, inside, words);
-        if (!inside) {
+        if (step_is_inside<WORDS>(row, first, end)) {
+            load_words<WORDS>(row, from, end, true, words);
+        } else {
 #pragma unroll
-            for (int i = 0; i < WORDS; ++i) words[i] &= bytes_inside(from + 4 * i, end);
+            for (int i = 0; i < WORDS; i += 4) {
+                const Quad quad = load_edge(row, from + 4 * i, end);
+                words[i] = quad.x;
+                words[i + 1] = quad.y;
+                if (WORDS - i > 2) {
+                    words[(i + 2) % WORDS] = quad.z;
+                    words[(i + 3) % WORDS] = quad.w;
+                }
+            }
         }
         nan.template replace<WORDS>(words);
     }

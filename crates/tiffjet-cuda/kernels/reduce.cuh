@@ -6,6 +6,7 @@
 #include "abi.h"
 #include "lanes.h"
 
+// Loops over windows, of any size, are not unrolled: there are many kernels, and most windows are small.
 enum { REDUCE_THREADS = 256 };
 
 // A double whose operations are never fused.
@@ -219,6 +220,7 @@ DEVICE bool all_whole(const Reduction& plan, u32 band, const ReduceWindow& rows)
     if (!plan.whole) return true;
     const u8* marks = plan.whole + (u64)band * plan.in_rows + (rows.start - plan.in_first);
     bool all = true;
+#pragma unroll 1
     for (u32 i = 0; i < rows.count; ++i) all = all && marks[i] != 0;
     return all;
 }
@@ -348,6 +350,7 @@ template <class T> struct Mean {
             return terms[0] + terms[1] + terms[2];
         }
         Real sum = term(above.value(y, pixel.columns.start)) * part * pixel.across(0);
+#pragma unroll 1
         for (u32 i = 1; i < pixel.columns.count; ++i) {
             const Real own = term(above.value(y, pixel.columns.start + i)) * part;
             sum = sum + (i + 1 < pixel.columns.count ? own : own * pixel.across(i));
@@ -361,6 +364,7 @@ template <class T> struct Mean {
         const Real times = as_they_are ? Real{1.0} : Real{(double)pixel.rows.count} * Real{(double)pixel.columns.count};
         const Real part = Real{1.0} / times;
         Real total = Real{0.0};
+#pragma unroll 1
         for (u32 i = 0; i < pixel.rows.count; ++i) {
             total = total + line_all(pixel.rows.start + i, part) * pixel.down(i);
         }
@@ -372,6 +376,7 @@ template <class T> struct Mean {
     __device__ void line_some(u32 y, Real& line, Real& weights) const {
         const bool trios = plan.trios;
         const u32 first = trios ? trio() : pixel.columns.start, count = trios ? 3 : pixel.columns.count;
+#pragma unroll 1
         for (u32 i = 0; i < count; ++i) {
             const u32 x = first + i;
             const T value = above.value(y, x);
@@ -387,6 +392,7 @@ template <class T> struct Mean {
 
     __device__ T from_some() const {
         Real total = Real{0.0}, whole = Real{0.0};
+#pragma unroll 1
         for (u32 i = 0; i < pixel.rows.count; ++i) {
             Real line = Real{0.0}, weights = Real{0.0};
             line_some(pixel.rows.start + i, line, weights);
@@ -410,11 +416,13 @@ template <class T> DEVICE T mode(const Above<T>& above, const Pixel& pixel) {
     const u32 wide = pixel.columns.count, all = pixel.rows.count * wide;
     T best = fill(above, pixel);
     u32 most = 0;
+#pragma unroll 1
     for (u32 i = 0; i < all; ++i) {
         const u32 y = pixel.rows.start + i / wide, x = pixel.columns.start + i % wide;
         const T value = above.value(y, x);
         if (!above.counts(value, y, x)) continue;
         u32 count = 0;
+#pragma unroll 1
         for (u32 j = 0; j <= i; ++j) {
             const u32 row = pixel.rows.start + j / wide, column = pixel.columns.start + j % wide;
             const T other = above.value(row, column);
@@ -434,8 +442,10 @@ template <class T> DEVICE T extreme(const Above<T>& above, const Pixel& pixel, b
     const auto better = [&](T a, T b) { return (largest ? less(a, b) : less(b, a)) ? b : a; };
     T best = worst;
     bool any = false;
+#pragma unroll 1
     for (u32 j = 0; j < pixel.columns.count; ++j) {
         T of_column = worst;
+#pragma unroll 1
         for (u32 i = 0; i < pixel.rows.count; ++i) {
             const u32 y = pixel.rows.start + i, x = pixel.columns.start + j;
             const T value = above.value(y, x);
@@ -489,8 +499,10 @@ template <class T> struct Convolve {
     // Rows that hold data alone: down first.
     __device__ T from_all() const {
         Real sum = Real{-0.0};
+#pragma unroll 1
         for (u32 j = 0; j < pixel.columns.count; ++j) {
             Real line = Real{0.0};
+#pragma unroll 1
             for (u32 i = 0; i < pixel.rows.count; ++i) {
                 line = line + real(above.value(pixel.rows.start + i, pixel.columns.start + j)) * pixel.down(i);
             }
@@ -503,8 +515,10 @@ template <class T> struct Convolve {
         if (all_whole(plan, pixel.band, pixel.rows)) return from_all();
         const bool negative = plan.method == REDUCE_CUBIC;
         Blend down(negative);
+#pragma unroll 1
         for (u32 i = 0; i < pixel.rows.count; ++i) {
             Blend across(negative);
+#pragma unroll 1
             for (u32 j = 0; j < pixel.columns.count; ++j) {
                 const u32 y = pixel.rows.start + i, x = pixel.columns.start + j;
                 const T value = above.value(y, x);
@@ -522,8 +536,10 @@ template <class T> struct Convolve {
 template <class T> DEVICE T gauss(const Reduction& plan, const Above<T>& above, const Pixel& pixel) {
     const Real zero = Real{0.0};
     Real total = Real{-0.0}, whole = Real{-0.0};
+#pragma unroll 1
     for (u32 j = 0; j < pixel.columns.count; ++j) {
         Real sum = zero, weights = zero;
+#pragma unroll 1
         for (u32 i = 0; i < pixel.rows.count; ++i) {
             const u32 y = pixel.rows.start + i, x = pixel.columns.start + j;
             const T value = above.value(y, x);
@@ -548,9 +564,11 @@ template <class T> DEVICE void complex_mean(const Reduction& plan, const Pixel& 
     const Above<T> rows(plan, pixel.band);
     Real sums[2] = {{0.0}, {0.0}};
     u64 count = 0;
+#pragma unroll 1
     for (u32 i = 0; i < pixel.rows.count; ++i) {
         const u32 y = pixel.rows.start + i;
         const T* row = (const T*)(pixels + (u64)(y - plan.in_first) * plan.in_row);
+#pragma unroll 1
         for (u32 j = 0; j < pixel.columns.count; ++j) {
             const u32 x = pixel.columns.start + j;
             const T re = row[2 * (u64)x], im = row[2 * (u64)x + 1];
@@ -640,7 +658,9 @@ DEVICE bool has_data(const Reduction& plan, u32 y, u32 x) {
 }
 
 DEVICE bool any_data(const Reduction& plan, const Pixel& pixel) {
+#pragma unroll 1
     for (u32 i = 0; i < pixel.rows.count; ++i) {
+#pragma unroll 1
         for (u32 j = 0; j < pixel.columns.count; ++j) {
             if (has_data(plan, pixel.rows.start + i, pixel.columns.start + j)) return true;
         }
@@ -652,7 +672,9 @@ DEVICE bool any_data(const Reduction& plan, const Pixel& pixel) {
 DEVICE bool mode_of_data(const Reduction& plan, const Pixel& pixel) {
     u32 counts[2] = {}, most = 0;
     bool best = true;
+#pragma unroll 1
     for (u32 i = 0; i < pixel.rows.count; ++i) {
+#pragma unroll 1
         for (u32 j = 0; j < pixel.columns.count; ++j) {
             const bool data = has_data(plan, pixel.rows.start + i, pixel.columns.start + j);
             const u32 count = data ? ++counts[1] : ++counts[0];
@@ -668,8 +690,10 @@ DEVICE bool mode_of_data(const Reduction& plan, const Pixel& pixel) {
 DEVICE bool blend_of_data(const Reduction& plan, const Pixel& pixel) {
     const bool negative = plan.method == REDUCE_CUBIC;
     Blend down(negative);
+#pragma unroll 1
     for (u32 i = 0; i < pixel.rows.count; ++i) {
         Blend across(negative);
+#pragma unroll 1
         for (u32 j = 0; j < pixel.columns.count; ++j) {
             across.add(has_data(plan, pixel.rows.start + i, pixel.columns.start + j), Real{1.0}, pixel.across(j));
         }

@@ -7,12 +7,14 @@
 mod batch;
 mod codec;
 mod decode;
+mod direct;
 mod encode;
 mod fetch;
 mod ffi;
 mod format;
 mod kernels;
 mod memory;
+mod states;
 mod storage;
 
 use std::path::PathBuf;
@@ -24,12 +26,16 @@ use tiffjet::{
 };
 
 pub use decode::{Phases, Settings};
+pub use ffi::driver::Counts;
 pub use ffi::load::look_in_site_packages;
 pub use memory::DeviceInfo;
 
+use ffi::cufile::CuFile;
 use ffi::driver::Driver;
 use ffi::load::{Library, Wanted};
 use ffi::nvcomp::Nvcomp;
+use ffi::nvjpeg::Nvjpeg;
+use ffi::nvjpeg2k::Nvjpeg2k;
 use memory::Gpu;
 
 /// Decodes and encodes on one GPU.
@@ -95,11 +101,27 @@ pub fn libraries() -> Vec<LibraryInfo> {
         }
         Err(absence) => info(ffi::driver::WANTED, None, None, Some(absence.to_string())),
     };
+    let jpeg2000 = match Nvjpeg2k::get() {
+        Ok(library) => info(ffi::nvjpeg2k::WANTED, found(library.library()), Some(library.version()), None),
+        Err(missing) => info(ffi::nvjpeg2k::WANTED, None, None, Some(missing.to_string())),
+    };
+    let jpeg = match Nvjpeg::get() {
+        Ok(library) => info(ffi::nvjpeg::WANTED, found(library.library()), Some(library.version()), None),
+        Err(missing) => info(ffi::nvjpeg::WANTED, None, None, Some(missing.to_string())),
+    };
+    let cufile = match CuFile::get() {
+        Ok(library) => {
+            let mode = if CuFile::is_direct() { "GPUDirect Storage" } else { "compatible mode: io auto is pread" };
+            let version = library.version().map_or(mode.to_owned(), |version| format!("{version}, {mode}"));
+            info(ffi::cufile::WANTED, found(library.library()), Some(version), None)
+        }
+        Err(missing) => info(ffi::cufile::WANTED, None, None, Some(missing.to_string())),
+    };
     let nvcomp = match Nvcomp::get() {
         Ok(nvcomp) => info(ffi::nvcomp::WANTED, found(nvcomp.library()), Some(nvcomp.version()), None),
         Err(missing) => info(ffi::nvcomp::WANTED, None, None, Some(missing.to_string())),
     };
-    vec![driver, nvcomp]
+    vec![driver, nvcomp, jpeg, jpeg2000, cufile]
 }
 
 impl Cuda {
@@ -133,6 +155,11 @@ impl Cuda {
     pub fn peak_memory(&self) -> Result<u64> {
         let peak = self.gpu.pool().value(ffi::driver::PoolValue::UsedHigh);
         peak.map_err(|failure| self.gpu.refused(&self.name().into(), &failure))
+    }
+
+    /// What has been asked of the driver in this process, so far.
+    pub fn counts(&self) -> Counts {
+        Driver::get().map_or_else(|_| Counts::default(), Driver::counts)
     }
 
     /// The device.

@@ -42,6 +42,16 @@ pub fn chosen(argument: &Bound<'_, PyAny>) -> PyResult<Arc<dyn Backend>> {
     device(&name).map_err(raise)
 }
 
+/// The backend of a read. `auto` goes where the memory is that the caller lends for the pixels.
+pub fn for_read(argument: Option<&Bound<'_, PyAny>>, lent: Option<Device>) -> PyResult<Arc<dyn Backend>> {
+    let auto = argument.is_none_or(|argument| argument.extract::<&str>().is_ok_and(|name| name == "auto"));
+    match (argument, lent) {
+        (_, Some(lent)) if auto => device(&if lent.kind == CUDA { name(lent) } else { "cpu".into() }).map_err(raise),
+        (Some(argument), _) => chosen(argument),
+        (None, _) => device("auto").map_err(raise),
+    }
+}
+
 /// The driver's handle of a stream: a number, or an object of CuPy (`ptr`), PyTorch (`cuda_stream`) or any library that
 /// has `__cuda_stream__`.
 pub fn stream_handle(stream: &Bound<'_, PyAny>) -> PyResult<usize> {

@@ -9,10 +9,16 @@ pub struct Report(pub tiffjet::Report);
 
 #[pymethods]
 impl Report {
-    /// Tiles decoded.
+    /// Tiles that pixels came from.
     #[getter]
     fn tiles(&self) -> usize {
         self.0.tiles
+    }
+
+    /// Tiles of them that were decoded before, and copied from a cache.
+    #[getter]
+    fn cached(&self) -> usize {
+        self.0.cached
     }
 
     /// Tiles that are not in the file and were filled.
@@ -72,8 +78,8 @@ impl Report {
     fn __repr__(&self) -> String {
         let r = &self.0;
         format!(
-            "Report(tiles={}, sparse={}, bytes_read={}, bytes_out={}, seconds={:.6}, fallbacks={:?}, failures={:?})",
-            r.tiles, r.sparse, r.bytes_read, r.bytes_out, r.seconds, r.fallbacks, r.failures
+            "Report(tiles={}, cached={}, sparse={}, bytes_read={}, bytes_out={}, seconds={:.6}, fallbacks={:?}, failures={:?})",
+            r.tiles, r.cached, r.sparse, r.bytes_read, r.bytes_out, r.seconds, r.fallbacks, r.failures
         )
     }
 }

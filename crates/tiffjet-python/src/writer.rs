@@ -8,7 +8,8 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
 use tiffjet::geo::{BandMetadata, Gcp, Geo, Items, Metadata};
-use tiffjet::sink::{FileSink, Sink, StreamSink};
+use tiffjet::sink::{Sink, StreamSink};
+use tiffjet::source::{Remote, redacted};
 use tiffjet::{
     BigTiff, Blocks, DType, Error, Fallback, Nodata, Overviews, Prediction, Resampling, Rows, RowsView, WriteOptions,
 };
@@ -99,6 +100,7 @@ impl Writer {
             chosen.set(&name.extract::<String>()?, &value)?;
         }
         let name = destination(dst)?;
+        let remote = Remote::new(std::mem::take(&mut chosen.storage_options)).map_err(raise)?;
         let (options, place) = chosen.finish(&name)?;
         let (backend, gpu) = device::encoder(&place).map_err(raise)?;
         // What can't be written is refused before a file is begun.
@@ -107,7 +109,7 @@ impl Writer {
             sum.saturating_add(level.image_row_bytes().saturating_mul(level.format.height.into()))
         });
         let tile_rows = plan.levels[0].format.height;
-        let sink = sink(dst, &name)?;
+        let sink = sink(dst, &name, &remote)?;
         let inner = run(py, || tiffjet::Writer::create_on(backend, sink, &options))?;
         Ok(Self { name, shape, tile_rows, floor, dtype, gpu, inner: Mutex::new(Some(inner)) })
     }
@@ -169,15 +171,15 @@ impl Writer {
 
 fn destination(dst: &Bound<'_, PyAny>) -> PyResult<String> {
     match path(dst)? {
-        Some(path) => Ok(path.to_string_lossy().into_owned()),
+        Some(path) => Ok(redacted(&path.to_string_lossy())),
         None if dst.hasattr("write")? => Ok(object_name(dst)),
-        None => Err(PyTypeError::new_err("dst: a path or a binary file object is meant")),
+        None => Err(PyTypeError::new_err("dst: a path, a URL or a binary file object is meant")),
     }
 }
 
-fn sink(dst: &Bound<'_, PyAny>, name: &str) -> PyResult<Box<dyn Sink>> {
+fn sink(dst: &Bound<'_, PyAny>, name: &str, remote: &Remote) -> PyResult<Box<dyn Sink>> {
     match path(dst)? {
-        Some(path) => Ok(Box::new(dst.py().detach(|| FileSink::create(path)).map_err(raise)?)),
+        Some(path) => run(dst.py(), || tiffjet::sink::create(&path, remote)),
         None => Ok(Box::new(StreamSink::new(name, FileObject(dst.clone().unbind())))),
     }
 }
@@ -210,11 +212,18 @@ struct Options {
     geo: Geo,
     crs: Option<tiffjet::geo::Crs>,
     device: String,
+    storage_options: Vec<(String, String)>,
 }
 
 impl Options {
     fn new(shape: [usize; 3], dtype: DType) -> Self {
-        Self { options: WriteOptions::new(shape, dtype), geo: Geo::default(), crs: None, device: "auto".into() }
+        Self {
+            options: WriteOptions::new(shape, dtype),
+            geo: Geo::default(),
+            crs: None,
+            device: "auto".into(),
+            storage_options: Vec::new(),
+        }
     }
 
     fn set(&mut self, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -222,6 +231,7 @@ impl Options {
         match name {
             _ if value.is_none() => {}
             "device" => self.device = value.extract()?,
+            "storage_options" => self.storage_options = value.extract()?,
             "compression" => options.compression = value.extract::<String>()?.to_ascii_lowercase(),
             "compression_level" => options.settings.level = Some(value.extract()?),
             "quality" => options.settings.quality = Some(value.extract()?),
@@ -261,7 +271,7 @@ impl Options {
     }
 
     fn finish(self, name: &str) -> PyResult<(WriteOptions, String)> {
-        let Self { mut options, mut geo, crs, device } = self;
+        let Self { mut options, mut geo, crs, device, .. } = self;
         if geo.gcps.is_empty() {
             geo.crs = crs
         } else {

@@ -21,11 +21,25 @@ pub struct ReadJob<'a> {
     pub plan: &'a ReadPlan,
 }
 
+/// How bytes get from storage to a device.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Io {
+    /// The way that is faster on this machine.
+    #[default]
+    Auto,
+    /// From storage to the device, past the memory of the host, where storage and device can do that.
+    Direct,
+    /// By way of the memory of the host.
+    Staged,
+}
+
 /// What is asked of a read beside its windows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReadOptions {
     /// Whether another route will do.
     pub fallback: Fallback,
+    /// How bytes get to the device; a backend without one reads as it does.
+    pub io: Io,
     /// One value for all pixels of a window that cannot be read, which the [`Report`] then lists. Without it the first
     /// error ends the read.
     pub fill_failed: Option<Vec<u8>>,

@@ -179,6 +179,8 @@ impl fmt::Debug for Tensor {
 pub struct Report {
     /// Tiles decoded or encoded, a part of an uncompressed tile counting as one.
     pub tiles: usize,
+    /// Tiles of them that were decoded before, and copied from a cache.
+    pub cached: usize,
     /// Tiles that are not in the file: filled by a read, left out by a write.
     pub sparse: usize,
     /// Bytes read from the source, or of the pixels that were written.
@@ -203,6 +205,7 @@ impl Report {
     /// Adds what another worker did.
     pub(crate) fn add(&mut self, other: &Self) {
         self.tiles += other.tiles;
+        self.cached += other.cached;
         self.sparse += other.sparse;
         self.bytes_read += other.bytes_read;
         self.bytes_out += other.bytes_out;

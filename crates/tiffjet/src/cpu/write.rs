@@ -15,7 +15,7 @@ use crate::plan::LevelPlan;
 use crate::rows::RowsView;
 
 /// Runs that each worker may be ahead of the one that is given next. More would only fill memory.
-const AHEAD: usize = 4;
+const AHEAD: usize = 3;
 /// Bytes of pixels that are worth a worker's turn: smaller tiles are encoded several at a time.
 const RUN: u64 = 64 << 10;
 
