@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 /// The sources of kernels, by the names that `fakekernels.cpp` knows.
-const SOURCES: [&str; 6] = ["PLACE", "STATUS", "PACKBITS", "LZW", "DEFLATE", "ZSTD"];
+const SOURCES: [&str; 7] = ["PLACE", "STATUS", "SPREAD", "PACKBITS", "LZW", "DEFLATE", "ZSTD"];
 
 /// Libraries beside the driver, and their sources.
 const LIBRARIES: [(&str, &str); 3] = [
