@@ -85,6 +85,34 @@ impl Place {
     }
 }
 
+/// Samples on their way to a whole plane.
+#[derive(Debug, Clone, Copy)]
+pub struct Spread {
+    /// The samples.
+    pub input: u64,
+    /// The plane.
+    pub output: u64,
+    /// Bytes of a row of samples.
+    pub pitch: u32,
+    /// Pixels of a row.
+    pub width: u32,
+    /// Rows.
+    pub height: u32,
+    /// Columns and rows that share a sample.
+    pub step: (u32, u32),
+    /// What samples are.
+    pub kind: SpreadKind,
+}
+
+/// What samples are, and become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)] // as in spread.cu
+pub enum SpreadKind {
+    Bytes = 0,
+    Words = 1,
+    WordsToBytes = 2,
+}
+
 /// What is undone after decoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[allow(missing_docs)] // as in abi.h
@@ -252,6 +280,17 @@ impl Kernels {
         let function = self.function("status", "status_first", 0)?;
         let shape = Shape { grid: (count.div_ceil(BLOCK), 1), block: BLOCK, shared: 0 };
         function.launch(shape, stream, &[&statuses as &dyn Arguments, &count, &first])
+    }
+
+    /// Makes a whole plane of samples that pixels share.
+    pub fn spread(&self, stream: &Stream, spread: &Spread) -> Result<(), Failure> {
+        const BLOCK: u64 = 256;
+        let Spread { input, output, pitch, width, height, step, kind } = spread;
+        let blocks = (u64::from(*width) * u64::from(*height)).div_ceil(BLOCK);
+        let shape = Shape { grid: (u32::try_from(blocks).unwrap_or(u32::MAX), 1), block: BLOCK as u32, shared: 0 };
+        let kind = *kind as u32;
+        let arguments: [&dyn Arguments; 8] = [input, output, pitch, width, height, &step.0, &step.1, &kind];
+        self.function("spread", "spread", 0)?.launch(shape, stream, &arguments)
     }
 
     /// Puts the parts of tiles in their places; `places` stand at an address, `tallest` is the largest height.

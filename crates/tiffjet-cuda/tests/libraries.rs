@@ -62,9 +62,22 @@ fn planes(rows: &[u8], samples: usize, size: usize) -> Vec<u8> {
 
 /// A codestream with a real head and a body that the fake takes.
 fn codestream(rows: &[u8], width: u32, samples: usize, dtype: DType) -> Vec<u8> {
-    let size = dtype.size();
-    let height = (rows.len() / (width as usize * samples * size)) as u32;
-    let depth = (size * 8 - 1) as u8 | if dtype == DType::Int16 { 0x80 } else { 0 };
+    let steps = vec![(1, 1); samples];
+    let body = planes(rows, samples, dtype.size());
+    // The library gives bytes with a sign as words.
+    let body = match dtype {
+        DType::Int8 => body.iter().flat_map(|&v| i16::from(v as i8).to_le_bytes()).collect(),
+        _ => body,
+    };
+    let height = (rows.len() / (width as usize * samples * dtype.size())) as u32;
+    codestream_of(&body, (width, height), &steps, dtype)
+}
+
+/// The same with samples that pixels share.
+fn codestream_of(body: &[u8], (width, height): (u32, u32), steps: &[(u8, u8)], dtype: DType) -> Vec<u8> {
+    let samples = steps.len();
+    let signed = matches!(dtype, DType::Int8 | DType::Int16);
+    let depth = (dtype.size() * 8 - 1) as u8 | if signed { 0x80 } else { 0 };
     let mut out = vec![0xff, 0x4f, 0xff, 0x51];
     out.extend((38 + 3 * samples as u16).to_be_bytes());
     out.extend([0, 0]);
@@ -72,8 +85,7 @@ fn codestream(rows: &[u8], width: u32, samples: usize, dtype: DType) -> Vec<u8> 
         out.extend(field.to_be_bytes());
     }
     out.extend((samples as u16).to_be_bytes());
-    out.extend([depth, 1, 1].repeat(samples));
-    let body = planes(rows, samples, size);
+    steps.iter().for_each(|&(dx, dy)| out.extend([depth, dx, dy]));
     out.extend([0xff, 0x90, 0, 10, 0, 0]);
     out.extend((body.len() as u32 + 18).to_be_bytes());
     out.extend([0, 1, 0xff, 0x93]);
@@ -110,6 +122,7 @@ fn child_jpeg2000() {
         (tiled().samples(4), 32, 4),
         (tiled().samples(3).bits(16), 32, 3),
         (tiled().samples(3).signed(16), 32, 3),
+        (tiled().samples(3).signed(8), 32, 3),
         (tiled().samples(3).planar(), 32, 1),
         (Tiff::new(100, 90).samples(3).strips(7), 100, 3),
     ] {
@@ -129,6 +142,45 @@ fn child_jpeg2000() {
         let plain = tiff.clone().compression(tiffjet_testkit::Compression::None);
         let plain = open(plain.build(&tiff.terrain(3))).read(&window).unwrap();
         assert_eq!(bytes, plain.bytes().unwrap());
+    }
+}
+
+#[test]
+fn samples_that_pixels_share_are_spread() {
+    child("child_shared", &[]);
+}
+
+#[test]
+#[ignore = "in a process with the fake libraries"]
+fn child_shared() {
+    let cuda = Cuda::new(0).unwrap();
+    for (bits, steps) in [(8, [(1, 1), (2, 2), (2, 2)]), (8, [(1, 1), (2, 1), (2, 1)]), (16, [(1, 1), (1, 2), (4, 2)])]
+    {
+        let plain = Tiff::new(100, 90).samples(3).bits(bits).tile(32, 32);
+        let (size, dtype) = (usize::from(bits) / 8, dtype_of(&plain));
+        let mut expected = pixels(&plain, 3);
+        let whole = expected.clone();
+        for (b, &(dx, dy)) in steps.iter().enumerate() {
+            for (y, x) in (0..90).flat_map(|y| (0..100).map(move |x| (y, x))) {
+                let at = |y: usize, x: usize| ((b * 90 + y) * 100 + x) * size;
+                let from = at(y - y % usize::from(dy), x - x % usize::from(dx));
+                expected[at(y, x)..][..size].copy_from_slice(&whole[from..][..size]);
+            }
+        }
+        let tiff = plain.compress_with(J2K, move |rows| {
+            let planes = planes(rows, 3, size);
+            let mut body = Vec::new();
+            for (plane, (dx, dy)) in planes.chunks(32 * 32 * size).zip(steps) {
+                for row in plane.chunks(32 * size).step_by(dy.into()) {
+                    body.extend(row.chunks(size).step_by(dx.into()).flatten());
+                }
+            }
+            codestream_of(&body, (32, 32), &steps, dtype)
+        });
+        let image = open(tiff.build(&tiff.terrain(3)));
+        for _ in 0..2 {
+            assert!(read(&image, &cuda, &FORBID).unwrap().0 == expected, "{bits} bits {steps:?}");
+        }
     }
 }
 

@@ -46,6 +46,10 @@ FAKE_KERNEL(lzw_retry)
 #include "../packbits.cu"
 #include "fakecuda.h"
 FAKE_KERNEL(packbits)
+#elif defined(FAKE_SPREAD)
+#include "../spread.cu"
+#include "fakecuda.h"
+FAKE_KERNEL(spread)
 #elif defined(FAKE_STATUS)
 #include "../status.cu"
 #include "fakecuda.h"

@@ -55,9 +55,11 @@ API int nvjpeg2kStreamParse(Handle, const u8* data, size_t length, int, int, Han
     parsed->height = fake::big(data + 12, 4);
     size_t bytes = 0;
     for (unsigned i = 0; i < fake::big(data + 40, 2); ++i) {
-        const u8 depth = data[42 + 3 * i];
-        parsed->components.push_back({parsed->width, parsed->height, u8((depth & 0x7f) + 1), u8(depth >> 7)});
-        bytes += size_t(parsed->width) * parsed->height * ((depth & 0x7f) < 8 ? 1 : 2);
+        const u8 depth = data[42 + 3 * i], dx = data[43 + 3 * i], dy = data[44 + 3 * i];
+        const uint32_t width = (parsed->width + dx - 1) / dx, height = (parsed->height + dy - 1) / dy;
+        parsed->components.push_back({width, height, u8((depth & 0x7f) + 1), u8(depth >> 7)});
+        // Bytes with a sign come as words.
+        bytes += size_t(width) * height * (depth < 8 ? 1 : 2);
     }
     for (const u8* at = data; at + 2 < data + length; ++at)
         if (fake::big(at, 2) == 0xff93 && (parsed->samples = fake::plain(at + 2, data + length, bytes))) return OK;

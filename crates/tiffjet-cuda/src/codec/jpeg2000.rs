@@ -8,6 +8,7 @@ use tiffjet::{DType, Layout};
 use super::{Coded, LibraryRoute, Output, Submission, data_refused};
 use crate::ffi::driver::Failure;
 use crate::ffi::nvjpeg2k::{self, MOST_COMPONENTS, Plane, Sample};
+use crate::kernels::{Spread, SpreadKind};
 use crate::memory::Gpu;
 
 /// JPEG 2000.
@@ -53,11 +54,12 @@ impl LibraryRoute for Jpeg2000 {
     }
 }
 
+/// What the library makes of samples. It has no bytes with a sign.
 fn sample(dtype: DType) -> Option<Sample> {
     match dtype {
         DType::UInt8 => Some(Sample::UInt8),
         DType::UInt16 => Some(Sample::UInt16),
-        DType::Int16 => Some(Sample::Int16),
+        DType::Int8 | DType::Int16 => Some(Sample::Int16),
         _ => None,
     }
 }
@@ -74,21 +76,58 @@ fn decode(work: &Submission<'_>, i: usize, tile: &Coded<'_>, state: &mut nvjpeg2
     let Some(components) = data_refused(state.parse(head.start, head.length))? else { return Ok(()) };
     // The library writes what it has read, not what was read here.
     let agreed = components.len() == head.components.len()
-        && components.iter().all(|component| (component.width, component.height) == (head.width, head.height));
+        && components.iter().zip(&head.components).all(|(seen, own)| {
+            let size = (head.width.div_ceil(own.step.0), head.height.div_ceil(own.step.1));
+            (seen.width, seen.height) == size
+        });
     if !agreed {
         return Ok(());
     }
-    let pitch = format.width as usize * format.dtype.size();
-    let plane = pitch as u64 * u64::from(tile.rows);
-    let planes: Vec<Plane> =
-        (0..components.len() as u64).map(|c| Plane { address: tile.output + c * plane, pitch }).collect();
+    let (planes, spreads) = targets(work, tile, &head, state)?;
     state.stream().wait_for(work.after)?;
     if data_refused(state.decode(&planes, sample))?.is_some() {
+        spreads.iter().try_for_each(|spread| work.gpu.kernels.spread(state.stream(), spread))?;
         work.mark(state.stream(), std::iter::once(tile.id))?;
     }
     // What the library began before it refused may still write.
     let done = state.finish()?;
     work.lane.wait_for(done)
+}
+
+/// Where components go: to their planes, or first to memory of the state where they have to be spread or narrowed.
+fn targets(
+    work: &Submission<'_>,
+    tile: &Coded<'_>,
+    head: &Head,
+    state: &mut nvjpeg2k::State,
+) -> Result<(Vec<Plane>, Vec<Spread>), Failure> {
+    let dtype = tile.plan.layout().format.dtype;
+    let (width, height) = (head.width, head.height);
+    let plane = u64::from(width) * u64::from(height) * dtype.size() as u64;
+    let (size, kind) = match dtype {
+        DType::UInt8 => (1, SpreadKind::Bytes),
+        DType::Int8 => (2, SpreadKind::WordsToBytes),
+        _ => (2, SpreadKind::Words),
+    };
+    // First the places in the spare memory, then where that is.
+    let aside = |component: &Component| component.step != (1, 1) || kind == SpreadKind::WordsToBytes;
+    let pitch = |component: &Component| width.div_ceil(component.step.0) * size;
+    let bytes = |component: &Component| {
+        (u64::from(pitch(component)) * u64::from(height.div_ceil(component.step.1))).next_multiple_of(256)
+    };
+    let needed: u64 = head.components.iter().filter(|component| aside(component)).map(bytes).sum();
+    let mut spare = if needed > 0 { state.spare(work.gpu.pool(), needed as usize)? } else { 0 };
+    let (mut planes, mut spreads) = (Vec::new(), Vec::new());
+    for (output, component) in (0..).map(|c| tile.output + c * plane).zip(&head.components) {
+        let (pitch, step) = (pitch(component), component.step);
+        let address = if aside(component) { spare } else { output };
+        planes.push(Plane { address, pitch: pitch as usize });
+        if aside(component) {
+            spreads.push(Spread { input: spare, output, pitch, width, height, step, kind });
+            spare += bytes(component);
+        }
+    }
+    Ok((planes, spreads))
 }
 
 /// What the head of a codestream says.
@@ -100,8 +139,16 @@ struct Head {
     length: usize,
     width: u32,
     height: u32,
-    /// Bits, and whether there is a sign, of each.
-    components: Vec<(u8, bool)>,
+    components: Vec<Component>,
+}
+
+/// A component as the head has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Component {
+    bits: u8,
+    signed: bool,
+    /// Columns and rows that share a sample.
+    step: (u32, u32),
 }
 
 const SOC: u16 = 0xff4f;
@@ -129,13 +176,12 @@ impl Head {
     /// Whether it is just the tile: nothing to cut off, nothing to clamp.
     fn fits(&self, tile: &Coded<'_>) -> bool {
         let format = &tile.plan.layout().format;
-        let signed = matches!(format.dtype, DType::Int16);
+        let signed = matches!(format.dtype, DType::Int8 | DType::Int16);
         (self.width, self.height) == (format.width, tile.rows)
             && self.components.len() == usize::from(format.samples)
-            && self
-                .components
-                .iter()
-                .all(|&(bits, sign)| sign == signed && (1..=format.dtype.size() * 8).contains(&usize::from(bits)))
+            && self.components.iter().all(|component| {
+                component.signed == signed && (1..=format.dtype.size() * 8).contains(&usize::from(component.bits))
+            })
     }
 }
 
@@ -145,7 +191,7 @@ struct Size {
     height: u32,
     /// Tiles of the codestream.
     parts: u64,
-    components: Vec<(u8, bool)>,
+    components: Vec<Component>,
 }
 
 impl Size {
@@ -160,15 +206,21 @@ impl Size {
         }
         let count = number(body, 34, 2)? as usize;
         let components = body.get(36..)?.as_chunks::<3>().0;
-        // Samples that several pixels share are spread by the host.
-        if components.len() != count || components.iter().any(|&[_, dx, dy]| (dx, dy) != (1, 1)) {
+        if components.len() != count || components.iter().any(|&[_, dx, dy]| dx == 0 || dy == 0) {
             return None;
         }
         Some(Self {
             width,
             height,
             parts: u64::from(width.div_ceil(across)) * u64::from(height.div_ceil(down)),
-            components: components.iter().map(|&[depth, ..]| ((depth & 0x7f) + 1, depth & 0x80 != 0)).collect(),
+            components: components
+                .iter()
+                .map(|&[depth, dx, dy]| Component {
+                    bits: (depth & 0x7f) + 1,
+                    signed: depth & 0x80 != 0,
+                    step: (dx.into(), dy.into()),
+                })
+                .collect(),
         })
     }
 }
@@ -284,10 +336,11 @@ mod tests {
     fn heads_are_read() {
         let data = encoded(DType::UInt8, 3);
         let head = Head::new(&data).unwrap();
-        assert_eq!((head.width, head.height, &head.components[..]), (40, 24, &[(8, false); 3][..]));
+        let plain = Component { bits: 8, signed: false, step: (1, 1) };
+        assert_eq!((head.width, head.height, &head.components[..]), (40, 24, &[plain; 3][..]));
         assert_eq!((head.start, head.length), (0, data.len()));
         let head = Head::new(&encoded(DType::Int16, 1)).unwrap();
-        assert_eq!(head.components, [(16, true)]);
+        assert_eq!(head.components, [Component { bits: 16, signed: true, step: (1, 1) }]);
     }
 
     #[test]

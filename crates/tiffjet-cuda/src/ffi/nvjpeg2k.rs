@@ -8,7 +8,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
 
-use super::driver::{Context, Event, Failure, Handle, Locked, Stream};
+use super::driver::{Context, Event, Failure, Handle, Locked, Pool, Stream};
 use super::lend::{Allocator, Lender, Refusal, checked};
 use super::load::{Library, Missing, Wanted, functions};
 
@@ -174,6 +174,7 @@ impl Decoder {
             done: self.context.event(false)?,
             busy: false,
             input: None,
+            spare: (0, 0),
         };
         // SAFETY: the handle is live; each writes one handle, which `State` gives back.
         let code = unsafe { (self.library.functions.nvjpeg2kDecodeStateCreate)(self.handle, &mut state.state) };
@@ -198,6 +199,8 @@ pub struct State {
     /// Whether work may still be in the stream.
     busy: bool,
     input: Option<Locked>,
+    /// Device memory for samples that are not yet what they shall be.
+    spare: (u64, usize),
 }
 
 // SAFETY: a state has one owner at a time, and the library does not care which thread that is.
@@ -227,6 +230,17 @@ impl State {
     pub fn input(&mut self, length: usize) -> Result<&mut [u8], Failure> {
         self.settle()?;
         Locked::grow(&mut self.input, &self.context, length)
+    }
+
+    /// Device memory of `length` bytes at least, for work in its stream.
+    pub fn spare(&mut self, pool: &Pool, length: usize) -> Result<u64, Failure> {
+        if self.spare.1 < length {
+            if self.spare.1 > 0 {
+                self.stream.give_back(std::mem::take(&mut self.spare).0)?;
+            }
+            self.spare = (pool.lend(length, self.stream.handle())?, length);
+        }
+        Ok(self.spare.0)
     }
 
     /// Parses `length` bytes of its input from `start` on; gives the components.
@@ -291,6 +305,9 @@ impl Drop for State {
         // Where the driver does not answer any more, neither does the library.
         if self.busy && self.stream.wait().is_err() {
             return;
+        }
+        if self.spare.1 > 0 {
+            let _ = self.stream.give_back(self.spare.0);
         }
         let functions = &self.library.functions;
         // SAFETY: each is live and destroyed once; nothing of them is in use.

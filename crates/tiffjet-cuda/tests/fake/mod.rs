@@ -5,9 +5,10 @@ use std::process::Command;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// The sources of kernels, by the names that `fakekernels.cpp` knows.
-const SOURCES: [&str; 13] = [
+const SOURCES: [&str; 14] = [
     "PLACE",
     "STATUS",
+    "SPREAD",
     "PACKBITS",
     "LZW",
     "DEFLATE",
