@@ -33,9 +33,9 @@ const ALONE: usize = 64 << 10;
 /// The same where all pixels are in the cache of tiles.
 const ALONE_CACHED: usize = 256 << 10;
 /// Bytes of a tile in that cache that one thread copies at a time.
-const COPIED: usize = 128 << 10;
-/// Bytes between what is copied from there and what is fetched for later.
-const AHEAD: usize = 8 << 10;
+const COPIED: usize = 64 << 10;
+/// Rows between the one that is copied from there and the one that is fetched for later.
+const AHEAD: u32 = 4;
 /// Rows scattered by one system call.
 const SCATTER: usize = 512;
 
@@ -351,16 +351,14 @@ impl Reader<'_> {
         let (height, width) = self.plan.layout.size_inside(tile.row, tile.col);
         let (height, width) = (height as usize, width as usize);
         let size = self.plan.layout.dtype().size();
-        let row_bytes = tile.part.width as usize * size;
-        let row = |band: usize, y: u32| {
-            let start = (band * height + (tile.part.y + y) as usize) * width + tile.part.x as usize;
-            &pixels.bytes()[start * size..][..row_bytes]
-        };
-        let ahead = (AHEAD / (row_bytes * self.unpack.bands(tile).count()).max(1)).max(1) as u32;
-        for y in rows.clone() {
-            let soon = y.saturating_add(ahead).min(rows.end - 1);
-            for (out, band) in self.unpack.bands(tile) {
-                self.unpack.copy_ahead(row(band, y), self.row(out, tile, y), row(band, soon));
+        for (out, band) in self.unpack.bands(tile) {
+            let row = |y: u32| {
+                let start = (band * height + (tile.part.y + y) as usize) * width + tile.part.x as usize;
+                &pixels.bytes()[start * size..][..tile.part.width as usize * size]
+            };
+            for y in rows.clone() {
+                let soon = y.saturating_add(AHEAD).min(rows.end - 1);
+                self.unpack.copy_ahead(row(y), self.row(out, tile, y), row(soon));
             }
         }
         self.unpack.settle();
