@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use tiffjet::source::{MemorySource, redacted};
-use tiffjet::{Backend, Cpu, Error, Image, Limits, OpenOptions, Window};
+use tiffjet::{Backend, Cpu, Error, Image, Io, Limits, OpenOptions, ReadOptions, Window};
 use tiffjet_cuda::Cuda;
 
 /// A file to read: a path, an address, or `-` for standard input.
@@ -105,9 +105,29 @@ fn parse_window(text: &str) -> Result<(Range<u32>, Range<u32>), String> {
 /// Where pixels are decoded and encoded.
 #[derive(Args)]
 pub struct On {
-    /// Where pixels are decoded: auto, cpu, cuda or cuda:N
+    /// Where pixels are decoded and encoded: auto, cpu, cuda or cuda:N
     #[arg(long, default_value = "auto", value_name = "D")]
     device: DeviceChoice,
+}
+
+/// How pixels are read.
+#[derive(Args)]
+pub struct Reading {
+    /// How bytes get to a GPU: cufile (from storage, past the memory of the host), pread, or auto
+    #[arg(long, default_value = "auto", value_name = "W")]
+    io: IoChoice,
+}
+
+impl Reading {
+    /// The same for the library.
+    pub fn options(&self) -> ReadOptions {
+        let io = match self.io {
+            IoChoice::Auto => Io::Auto,
+            IoChoice::Cufile => Io::Direct,
+            IoChoice::Pread => Io::Staged,
+        };
+        ReadOptions { io, ..ReadOptions::default() }
+    }
 }
 
 impl On {
@@ -129,15 +149,20 @@ impl On {
         }
     }
 
-    /// An error when the device can't encode.
-    pub fn encodes(&self, name: &Arc<str>) -> tiffjet::Result<()> {
+    /// What encodes pixels of the host; `auto` is the CPU, where they are.
+    pub fn encoder(&self, name: &Arc<str>) -> tiffjet::Result<Arc<dyn Backend>> {
         match self.device {
-            DeviceChoice::Auto | DeviceChoice::Cpu => Ok(()),
-            DeviceChoice::Cuda(_) => {
-                Err(Error::unsupported(name, "writing on the GPU is not built yet", "use --device cpu"))
-            }
+            DeviceChoice::Auto => Ok(Arc::new(Cpu::shared()?)),
+            _ => self.backend(name).map(Arc::from),
         }
     }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum IoChoice {
+    Auto,
+    Cufile,
+    Pread,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -230,8 +230,7 @@ fn bad_choices_end_before_anything_is_read() {
         assert_eq!(output.status.code(), Some(2), "{bad}: {}", stderr(&output));
     }
     for (bad, with) in [
-        ("--device cuda", "writing on the GPU is not built yet"),
-        ("--device cuda:1", "writing on the GPU is not built yet"),
+        ("--device cuda:9999", "is not available"),
         ("--nodata 300", "can't hold"),
         ("--nodata x", "not a number"),
         ("--predictor 3", "predictor 3"),

@@ -112,6 +112,12 @@ impl Layout {
         if self.tiled { self.format.height } else { self.format.height.min(self.height - row * self.format.height) }
     }
 
+    /// Rows and columns of a tile that are inside the image.
+    pub fn size_inside(&self, row: u32, col: u32) -> (u32, u32) {
+        let (height, width) = (self.format.height, self.format.width);
+        (height.min(self.height - row * height), width.min(self.width - col * width))
+    }
+
     /// Chrominance stored once for several pixels, as the uncompressed and byte-wise codecs pack it.
     pub fn packed_chroma(&self) -> Option<(usize, usize)> {
         let (h, v) = self.format.subsampling;

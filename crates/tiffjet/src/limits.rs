@@ -38,6 +38,13 @@ impl Default for Limits {
     }
 }
 
+/// Bytes of memory that this process may use: those of the machine, or fewer where a control group says so.
+pub(crate) fn usable_memory() -> u64 {
+    let said = |path: &str| std::fs::read_to_string(path).ok()?.trim().parse().ok();
+    let bounds = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"].map(said);
+    bounds.into_iter().flatten().fold(physical_memory(), u64::min)
+}
+
 /// Bytes of memory in this machine: no read can give more.
 fn physical_memory() -> u64 {
     let info = rustix::system::sysinfo();

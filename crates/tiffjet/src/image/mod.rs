@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use crate::backend::{Backend, Destination, ReadJob, ReadOptions};
-use crate::cpu::Cpu;
+use crate::cpu::{Closing, Cpu};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::geo::{self, Geo, GeoTags};
@@ -116,6 +116,8 @@ pub struct Image {
     beside: Option<Beside>,
     geo: OnceLock<Geo>,
     fill: OnceLock<Vec<u8>>,
+    /// Behind all others: fields are dropped in their order.
+    _closing: Closing,
 }
 
 impl Image {
@@ -161,6 +163,7 @@ impl Image {
             beside,
             geo: OnceLock::new(),
             fill: OnceLock::new(),
+            _closing: Closing,
         };
         image.adopt(&image.file.clone(), &parts, false, false);
         image.adopt_beside(&options.limits);

@@ -1,6 +1,8 @@
 //! What must happen, as plain data: no I/O, no pixels, no backend.
 
+pub mod axis;
 mod batch;
+mod budget;
 mod level;
 mod overview;
 mod read;
@@ -12,6 +14,6 @@ pub use batch::{joins, runs};
 pub use level::{Wanted, level_for};
 pub use overview::{OverviewPlan, Resampling};
 pub use read::{Frame, Part, ReadPlan, TileRead, Window};
-pub use route::{Costs, route};
+pub use route::{Costs, Fallback, route};
 pub use transfer::{Gathered, Piece, Transfer, gather, transfers};
 pub use write::{LevelPlan, WritePlan};

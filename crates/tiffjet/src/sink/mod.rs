@@ -69,7 +69,7 @@ pub trait Sink: Send {
         false
     }
 
-    /// Writes over bytes that were written before.
+    /// Writes at a place: over bytes that were written before, or further on, where the gap is filled later.
     fn patch(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
         let _ = (at, bytes);
         Err(Error::io(self.name(), std::io::ErrorKind::Unsupported.into()))
