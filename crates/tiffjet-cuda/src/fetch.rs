@@ -92,6 +92,16 @@ struct State {
     working: usize,
 }
 
+/// A part of a file that a load needs.
+struct Asked<'a> {
+    job: usize,
+    /// First byte.
+    start: u64,
+    /// The bits of each byte are turned round.
+    reversed: bool,
+    part: &'a mut [u8],
+}
+
 /// How a pass over the groups went.
 #[derive(Default)]
 pub struct Outcome {
@@ -371,20 +381,18 @@ impl<'a> Fetch<'a> {
     /// Fills a slot. What can't be read or decoded is the failure of its window.
     fn fill(&self, number: usize, load: &Load, opened: &Opened, mut slot: &mut [u8]) {
         let mut at = 0;
-        // Parts of one file in a row are one request.
-        let mut asked: Vec<(u64, bool, &mut [u8])> = Vec::new();
-        let mut of = 0;
+        // Parts of one file in a row are one request, whichever windows they are for.
+        let mut asked: Vec<Asked<'_>> = Vec::new();
         for fill in &load.fills {
             let (gap, length) = ((fill.at - at) as usize, fill.length as usize);
             let (part, rest) = std::mem::take(&mut slot)[gap..].split_at_mut(length);
             (slot, at) = (rest, fill.at + fill.length);
             match fill.what {
                 What::File { job, start, reversed } => {
-                    if job != of {
-                        self.read(number, of, &mut asked);
-                        of = job;
+                    if asked.last().is_some_and(|last| !self.is_one_file(last.job, job)) {
+                        self.read(number, &mut asked);
                     }
-                    asked.push((start, reversed, part));
+                    asked.push(Asked { job, start, reversed, part });
                 }
                 What::Tables { start } => part.copy_from_slice(&opened.tables[start as usize..][..length]),
                 What::Tile { job, tile } => BUFFERS.with_borrow_mut(|(encoded, decoded)| {
@@ -395,20 +403,38 @@ impl<'a> Fetch<'a> {
                 }),
             }
         }
-        self.read(number, of, &mut asked);
+        self.read(number, &mut asked);
     }
 
-    fn read(&self, number: usize, job: usize, asked: &mut Vec<(u64, bool, &mut [u8])>) {
-        if asked.is_empty() {
-            return;
+    /// Whether two windows are of one file.
+    fn is_one_file(&self, a: usize, b: usize) -> bool {
+        let address = |job: usize| std::ptr::from_ref(self.jobs[job].source).cast::<u8>();
+        a == b || address(a) == address(b)
+    }
+
+    /// Reads parts of one file. Where that fails, each window is tried alone, to tell whose failure it is.
+    fn read(&self, number: usize, asked: &mut Vec<Asked<'_>>) {
+        let Some(first) = asked.first().map(|asked| asked.job) else { return };
+        let alone = asked.iter().all(|asked| asked.job == first);
+        match self.read_parts(asked) {
+            Ok(()) => {}
+            Err(error) if alone => self.fail(number, first, error),
+            Err(_) => asked.chunk_by_mut(|a, b| a.job == b.job).for_each(|parts| {
+                if let Err(error) = self.read_parts(parts) {
+                    self.fail(number, parts[0].job, error);
+                }
+            }),
         }
-        let reversed: Vec<bool> = asked.iter().map(|(_, reversed, _)| *reversed).collect();
+        for asked in asked.drain(..).filter(|asked| asked.reversed) {
+            reverse_bits(asked.part);
+        }
+    }
+
+    fn read_parts(&self, asked: &mut [Asked<'_>]) -> tiffjet::Result<()> {
+        let Some(source) = asked.first().map(|asked| self.jobs[asked.job].source) else { return Ok(()) };
         let (ranges, mut parts): (Vec<_>, Vec<_>) =
-            asked.drain(..).map(|(start, _, part)| (start..start + part.len() as u64, part)).unzip();
-        if let Err(error) = self.jobs[job].source.read(&ranges, &mut parts, &mut |_| ()) {
-            return self.fail(number, job, error);
-        }
-        parts.iter_mut().zip(reversed).filter(|(_, reversed)| *reversed).for_each(|(part, _)| reverse_bits(part));
+            asked.iter_mut().map(|a| (a.start..a.start + a.part.len() as u64, &mut *a.part)).unzip();
+        source.read(&ranges, &mut parts, &mut |_| ())
     }
 
     /// Reads and decodes a tile on the host.
