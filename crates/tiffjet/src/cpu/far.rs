@@ -13,15 +13,13 @@ use rayon::{Scope, ThreadPool};
 
 use super::read::{Failures, RUN, Reader, with_decoded};
 use crate::error::{Error, Result};
-use crate::interrupt::wanted;
+use crate::interrupt::{interruptible, wanted};
 use crate::plan::{TileRead, gather};
-use crate::source::lanes;
-use crate::tensor::Report;
+use crate::source::{Source, lanes};
+use crate::tensor::{HostBuffer, Report, Storage};
 
 /// Compressed bytes that are under way or wait to be decoded, at most; a single request may have more.
 const HELD: u64 = 128 << 20;
-/// Buffers kept for requests to come.
-const SPARE: usize = 16;
 /// Absent tiles that are filled at once.
 const SPARSE: usize = 64;
 
@@ -42,7 +40,7 @@ impl Request {
 /// What a request brought, until its last tile is decoded.
 struct Arrived {
     request: usize,
-    bytes: Vec<u8>,
+    bytes: HostBuffer,
     /// Pieces of work that are not done.
     left: AtomicUsize,
 }
@@ -54,7 +52,8 @@ struct Far<'a> {
     /// Tiles that may be decoded at once, where that is less than there are cores.
     decoders: Gate,
     keep_going: bool,
-    stop: AtomicBool,
+    /// Nothing more is wanted.
+    stop: Arc<AtomicBool>,
     state: Mutex<State>,
     moved: Condvar,
 }
@@ -66,8 +65,6 @@ struct State {
     under_way: usize,
     /// Bytes of all that is under way or waits to be decoded.
     held: u64,
-    /// Memory for requests to come.
-    spare: Vec<Vec<u8>>,
     report: Report,
     /// The first error of each window, by the place of its tile.
     failed: BTreeMap<usize, (usize, Error)>,
@@ -101,7 +98,7 @@ pub(super) fn read(
     }
     let decoders = Gate::new(if decoders < pool.current_num_threads() { decoders } else { usize::MAX });
     let state = Mutex::new(State::default());
-    let (stop, moved) = (AtomicBool::new(false), Condvar::new());
+    let (stop, moved) = (Arc::default(), Condvar::new());
     let far = Far { readers, requests, at_once, decoders, keep_going, stop, state, moved };
     far.run(pool, &sparse)?;
     far.outcome(sparse.len())
@@ -186,8 +183,9 @@ impl<'a> Far<'a> {
             let tick = Duration::from_millis(20);
             drop(self.moved.wait_timeout(state, tick).unwrap_or_else(PoisonError::into_inner));
             if let Err(error) = wanted(self.readers[0].source.name()) {
+                let mut state = self.lock();
                 self.stop.store(true, Ordering::Relaxed);
-                self.lock().cancelled.get_or_insert(error);
+                state.cancelled.get_or_insert(error);
             }
             self.start(lanes, cores);
         }
@@ -196,22 +194,26 @@ impl<'a> Far<'a> {
     /// One request; what it brings is work for the cores.
     fn fetch<'c>(&'c self, number: usize, cores: &Scope<'c>) {
         let request = &self.requests[number];
-        let mut bytes = self.lock().spare.pop().unwrap_or_default();
-        if bytes.len() < request.bytes() as usize {
-            bytes = vec![0; request.bytes() as usize];
-        }
         let reader = &self.readers[request.job];
         let outcome = match self.stop.load(Ordering::Relaxed) {
             true => Err(Error::Cancelled { name: reader.source.name().clone() }),
-            false => reader.source.read_range(request.range.clone(), &mut bytes[..request.bytes() as usize]),
+            // A lane does not know who waits for it.
+            false if self.requests.len() > 1 => {
+                let stop = self.stop.clone();
+                interruptible(move || stop.load(Ordering::Relaxed), || bring(reader.source, &request.range))
+            }
+            false => bring(reader.source, &request.range),
         };
         self.lock().report.bytes_read += request.bytes();
-        if let Err(error) = outcome {
-            // The first tile of the image that it would have brought is the one to name.
-            let first = request.tiles.iter().copied().min().unwrap_or(0);
-            self.fail(request.job, first, error);
-            return self.release(number, bytes);
-        }
+        let bytes = match outcome {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                // The first tile of the image that it would have brought is the one to name.
+                let first = request.tiles.iter().copied().min().unwrap_or(0);
+                self.fail(request.job, first, error);
+                return self.release(number);
+            }
+        };
         let runs = self.runs(request);
         let arrived = Arc::new(Arrived { request: number, bytes, left: AtomicUsize::new(runs.len()) });
         for run in runs {
@@ -243,6 +245,7 @@ impl<'a> Far<'a> {
         let request = &self.requests[arrived.request];
         let reader = &self.readers[request.job];
         let _turn = self.decoders.enter();
+        let bytes = arrived.bytes.host().unwrap_or_default();
         let done = with_decoded(|decoded| {
             let mut done = 0;
             for &number in &request.tiles[run] {
@@ -250,7 +253,7 @@ impl<'a> Far<'a> {
                     break;
                 }
                 let tile = &reader.plan.tiles[number];
-                if let Err(error) = reader.tile(tile, request.range.start, &arrived.bytes, decoded) {
+                if let Err(error) = reader.tile(tile, request.range.start, bytes, decoded) {
                     self.fail(request.job, number, error);
                 }
                 done += 1;
@@ -260,37 +263,38 @@ impl<'a> Far<'a> {
         self.lock().report.tiles += done;
         if arrived.left.fetch_sub(1, Ordering::AcqRel) == 1 {
             let number = arrived.request;
-            // The last one who needed it: nobody else has it any more, or is about to let go of it.
-            let bytes = Arc::into_inner(arrived).map(|arrived| arrived.bytes).unwrap_or_default();
-            self.release(number, bytes);
+            drop(arrived);
+            self.release(number);
         }
     }
 
     /// The tiles of a request are done with.
-    fn release(&self, number: usize, bytes: Vec<u8>) {
-        let mut state = self.lock();
-        state.held -= self.requests[number].bytes();
-        if state.spare.len() < SPARE && bytes.len() as u64 <= HELD / SPARE as u64 {
-            state.spare.push(bytes);
-        }
-        drop(state);
+    fn release(&self, number: usize) {
+        self.lock().held -= self.requests[number].bytes();
         self.moved.notify_all();
     }
 
     fn fail(&self, job: usize, tile: usize, error: Error) {
-        self.stop.fetch_or(!self.keep_going, Ordering::Relaxed);
-        // What is cut off by a failure elsewhere is no failure of its own.
-        if matches!(error, Error::Cancelled { .. })
-            && self.stop.load(Ordering::Relaxed)
-            && !self.lock().failed.is_empty()
-        {
+        let mut state = self.lock();
+        // What was cut off by a failure elsewhere is no failure of its own.
+        if matches!(error, Error::Cancelled { .. }) && self.stop.load(Ordering::Relaxed) {
             return;
         }
-        let mut state = self.lock();
+        self.stop.fetch_or(!self.keep_going, Ordering::Relaxed);
         if state.failed.get(&job).is_none_or(|(first, _)| tile < *first) {
             state.failed.insert(job, (tile, error));
         }
     }
+}
+
+/// Fetches a range into new memory.
+fn bring(source: &dyn Source, range: &Range<u64>) -> Result<HostBuffer> {
+    let length = usize::try_from(range.end - range.start).ok();
+    let mut bytes = length.and_then(HostBuffer::take).ok_or_else(|| {
+        Error::limit(source.name(), "bytes of compressed tiles in memory", range.end - range.start, 0)
+    })?;
+    source.read_range(range.clone(), bytes.bytes_mut())?;
+    Ok(bytes)
 }
 
 /// Lets so many through at once.

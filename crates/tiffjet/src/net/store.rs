@@ -26,13 +26,16 @@ use url::Url;
 use super::http::{Body, Request, Response, exchange};
 use super::origin::{Answer, Condition, Failure, Origin};
 use super::profile;
-use super::watch::Watch;
+use super::watch::{Watch, is_cancelled};
 use super::web::{AGENT, host};
 use crate::error::{Error, Result};
 use crate::source::Remote;
 
 /// Bytes of a response that is no object, at most: lists of parts, tokens, errors.
 const SMALL: usize = 16 << 20;
+
+/// Time for a connection to one who, if there at all, is near.
+const NEIGHBOUR: Duration = Duration::from_secs(1);
 
 trait Store: ObjectStore + MultipartStore {}
 impl<T: ObjectStore + MultipartStore> Store for T {}
@@ -398,7 +401,10 @@ impl Connector {
         headers.extend(named.map(|(name, value)| (name.as_str(), value.as_bytes())));
         let target = &url[url::Position::BeforePath..url::Position::AfterQuery];
         let request = Request { method: parts.method.as_str(), target, headers, body: &body };
-        let response = exchange(&host, &request, self.connect, &watch)?;
+        let response = match gives_credentials(&host.name) {
+            false => exchange(&host, &request, self.connect, &watch)?,
+            true => exchange(&host, &request, self.connect.min(NEIGHBOUR), &watch).map_err(no_credentials)?,
+        };
         self.pass_on(response, parts.extensions.get::<Straight>().is_some())
     }
 
@@ -428,6 +434,19 @@ impl Connector {
         });
         out.body(HttpResponseBody::from(passed)).map_err(io::Error::other)
     }
+}
+
+/// Whether a host is the one that tells machines of a cloud who they are. Elsewhere there is none, and nobody answers.
+fn gives_credentials(host: &str) -> bool {
+    matches!(host, "169.254.169.254" | "[fd00:ec2::254]" | "metadata.google.internal" | "metadata")
+}
+
+fn no_credentials(error: io::Error) -> io::Error {
+    if is_cancelled(&error) {
+        return error;
+    }
+    let what = "no credentials are set, and this machine has none of its own (for public files set anonymous=true)";
+    io::Error::new(io::ErrorKind::PermissionDenied, what)
 }
 
 /// The parts of a body, which are all there already.

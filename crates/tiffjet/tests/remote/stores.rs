@@ -217,8 +217,9 @@ fn uploads_in_parts_give_the_same_bytes_as_files() {
         assert!(store.objects["/bucket/out.tif"] == local(&options, &pixels), "cog: {cog}");
         assert!(store.uploads.is_empty());
         assert!(store.order.len() >= 5);
-        // The part with the head, which is known last, goes last.
-        assert_eq!(store.order.iter().position(|&n| n == 1), Some(store.order.len() - 1), "{:?}", store.order);
+        // The part with the head, which is known last, goes last; four are under way at once.
+        let place = store.order.iter().position(|&n| n == 1).unwrap();
+        assert!(place + 4 >= store.order.len(), "{:?}", store.order);
     }
 }
 
