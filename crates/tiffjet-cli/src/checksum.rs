@@ -12,7 +12,7 @@ use tiffjet::geo::Nodata;
 use tiffjet::{DType, Image, Layout, Tensor, Window};
 
 use crate::Outcome;
-use crate::args::{On, Pixels};
+use crate::args::{On, Pixels, Reading};
 use crate::output::{NewFile, print};
 use crate::pieces::{Pieces, in_proportion};
 
@@ -26,6 +26,8 @@ pub struct Checksum {
     pixels: Pixels,
     #[command(flatten)]
     on: On,
+    #[command(flatten)]
+    reading: Reading,
     /// Print one line of JSON
     #[arg(long)]
     json: bool,
@@ -37,6 +39,7 @@ pub struct Checksum {
 impl Checksum {
     pub fn run(&self) -> Outcome {
         let backend = self.on.backend(&self.pixels.file.name())?;
+        let options = self.reading.options();
         let image = self.pixels.file.open()?;
         let window = self.pixels.window();
         let whole = image.plan_shape(&window)?;
@@ -48,7 +51,7 @@ impl Checksum {
         let band_bytes = whole[1] * whole[2] * shown_as(dtype).size();
         let mut done = 0;
         for piece in pieces(layout, &window, whole) {
-            let tensor = image.read_on(&*backend, &piece)?;
+            let tensor = image.read_with(&*backend, &piece, &options)?;
             let bytes = on_host(&tensor)?;
             for (band, (hash, pixels)) in hashes.iter_mut().zip(bytes.chunks_exact(bytes.len() / whole[0])).enumerate()
             {

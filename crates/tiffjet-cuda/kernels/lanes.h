@@ -88,6 +88,16 @@ template <int WORDS> DEVICE void load_words(const u8* row, int64_t from, int64_t
         for (int i = 0; i < WORDS; ++i) words[i] = aligned[i];
         return;
     }
+    if (inside) {
+        u32 low = aligned[0];
+#pragma unroll
+        for (int i = 0; i < WORDS; ++i) {
+            const u32 high = aligned[i + 1];
+            words[i] = __funnelshift_r(low, high, 8 * skew);
+            low = high;
+        }
+        return;
+    }
     const int64_t first = from - (int64_t)skew;
     u32 low = 0;
 #pragma unroll

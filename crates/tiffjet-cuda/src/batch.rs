@@ -9,7 +9,8 @@ use std::ops::Range;
 use tiffjet::plan::{TileRead, joins};
 use tiffjet::{Layout, ReadJob, ReadPlan};
 
-use crate::codec::{ROUTES, Size};
+use crate::codec::{LIBRARY_ROUTES, Output, ROUTES, Size};
+use crate::ffi::cufile::PAGE;
 use crate::kernels::{Format, Place, Tile};
 
 /// Bytes around the image and behind the decoded tiles that kernels may read.
@@ -26,6 +27,8 @@ pub enum Way {
     Direct,
     /// Decoded by a route of the table.
     Device(usize),
+    /// Decoded on the device by a library of the other table.
+    Library(usize, Output),
     /// Decoded by the host.
     Host,
 }
@@ -79,6 +82,8 @@ pub struct Bounds {
     pub image: u64,
     /// Bytes of a load.
     pub load: u64,
+    /// Whether bytes that can go straight to the device do.
+    pub direct: bool,
 }
 
 /// Where a part of a tile comes from.
@@ -172,6 +177,56 @@ struct Coded {
     scratch: u64,
 }
 
+/// A tile for a library.
+#[derive(Debug, Clone, Copy)]
+pub struct Given {
+    /// Which job.
+    pub job: usize,
+    /// Which tile of its plan.
+    pub tile: usize,
+    /// Place of its status.
+    pub id: u32,
+    /// First byte among the decoded tiles.
+    output: u64,
+}
+
+/// Tiles that are given to a library at once.
+#[derive(Debug, Clone)]
+pub struct Gift {
+    /// Which library.
+    pub route: usize,
+    /// How they come out.
+    pub output: Output,
+    /// The tiles.
+    pub tiles: Vec<Given>,
+    /// Their bytes in the file.
+    bytes: u64,
+}
+
+/// Bytes of a file on their way to an image past the host. They are whole pages on both sides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Span {
+    /// First byte of the image.
+    pub at: u64,
+    /// First byte in the file.
+    pub start: u64,
+    /// Bytes.
+    pub length: u64,
+    /// Which job.
+    pub job: usize,
+}
+
+/// The formats of a job's tiles.
+#[derive(Debug, Clone, Copy)]
+pub struct Formats {
+    /// As the codec of the host gives them.
+    pub plain: usize,
+    /// With a plane for each sample.
+    pub planes: usize,
+    /// Its bytes go straight to the device.
+    pub direct: bool,
+}
+
 /// Parts of one format in a group.
 #[derive(Debug, Clone, Default)]
 struct Parts {
@@ -189,6 +244,12 @@ pub struct Group {
     pub bytes: u64,
     /// What to load.
     pub loads: Vec<Load>,
+    /// What libraries get. It passes by the group's image.
+    pub gifts: Vec<Gift>,
+    /// What storage writes to the image itself.
+    pub spans: Vec<Span>,
+    /// Bytes before the image.
+    front: u64,
     segments: Vec<Segment>,
     /// Bytes of the image so far.
     image: u64,
@@ -231,21 +292,25 @@ pub struct PartsLaunch {
 }
 
 /// Device memory that a tile alone takes.
-pub fn cost(job: &ReadJob<'_>, item: &Item) -> u64 {
+pub fn cost(job: &ReadJob<'_>, item: &Item, direct: bool) -> u64 {
     let (plan, tile) = (job.plan, &job.plan.tiles()[item.tile]);
-    let input = tile.range.end - tile.range.start;
+    let input = tile.range.end - tile.range.start + if direct { 3 * PAGE } else { 0 };
     let tables = Tile::SIZE + Place::SIZE + 256;
     let bytes = match item.way {
         Way::Fill => 0,
         Way::Direct => input,
         Way::Host => plan.layout().plain_bytes(tile.rows),
+        Way::Library(_, output) => {
+            let places = if output == Output::Planes { u64::from(plan.layout().format.samples) } else { 1 };
+            plan.layout().decoded_bytes(tile.rows).saturating_add(places * Place::SIZE)
+        }
         Way::Device(route) => {
             let output = plan.layout().decoded_bytes(tile.rows);
             let size = Size::default().with(clip(input), clip(output));
             input.saturating_add(output).saturating_add(ROUTES[route].scratch(size))
         }
     };
-    bytes.saturating_add(tables + 4 * SLACK + TAIL)
+    bytes.saturating_add(tables + 8 * SLACK + TAIL)
 }
 
 fn clip(bytes: u64) -> u32 {
@@ -256,8 +321,8 @@ fn clip(bytes: u64) -> u32 {
 pub struct Cutter<'a> {
     jobs: &'a [ReadJob<'a>],
     formats: &'a [Format],
-    /// The format of each job's tiles.
-    format_of: &'a [usize],
+    /// The formats of each job's tiles.
+    formats_of: &'a [Formats],
     bounds: Bounds,
     done: Vec<Group>,
     open: Group,
@@ -265,14 +330,15 @@ pub struct Cutter<'a> {
 
 impl<'a> Cutter<'a> {
     /// For these jobs.
-    pub fn new(jobs: &'a [ReadJob<'a>], formats: &'a [Format], format_of: &'a [usize], bounds: Bounds) -> Self {
-        Self { jobs, formats, format_of, bounds, done: Vec::new(), open: Group::default() }
+    pub fn new(jobs: &'a [ReadJob<'a>], formats: &'a [Format], formats_of: &'a [Formats], bounds: Bounds) -> Self {
+        Self { jobs, formats, formats_of, bounds, done: Vec::new(), open: Group::default() }
     }
 
     /// Adds a tile.
     pub fn add(&mut self, item: &Item) {
         let job = &self.jobs[item.job];
-        let more = cost(job, item);
+        let direct = self.bounds.direct && self.formats_of[item.job].direct && !job.plan.layout().reversed;
+        let more = cost(job, item, direct);
         // Scratch of a group may be more than that of its tiles one by one: it is asked for all of them.
         if self.open.size(self.formats).saturating_add(more) > self.bounds.group
             || self.open.image >= self.bounds.image
@@ -283,14 +349,18 @@ impl<'a> Cutter<'a> {
         let tile = &job.plan.tiles()[item.tile];
         let from = match item.way {
             Way::Fill => From::Nothing,
+            Way::Direct if direct => From::Image(self.open.span_of(item, tile, job.source.length())),
             Way::Direct => From::Image(self.open.bytes_of(item, tile, false)),
             Way::Host => {
                 let what = What::Tile { job: item.job, tile: item.tile };
                 From::Image(self.open.segment(job.plan.layout().plain_bytes(tile.rows), what))
             }
-            Way::Device(route) => From::Decoded(self.open.decode(job.plan, item, tile, route)),
+            Way::Device(route) => From::Decoded(self.open.decode(job, item, tile, (route, direct))),
+            Way::Library(route, output) => From::Decoded(self.open.give(job.plan, item, tile, (route, output))),
         };
-        let format = self.format_of[item.job];
+        let planes = matches!(item.way, Way::Library(_, Output::Planes));
+        let formats = self.formats_of[item.job];
+        let format = if planes { formats.planes } else { formats.plain };
         let first = u64::from(tile.part.y - tile.first_row) * self.formats[format].row_bytes;
         let place = Place {
             x: tile.part.x,
@@ -301,7 +371,15 @@ impl<'a> Cutter<'a> {
             plane: tile.plane.into(),
             ..Place::default()
         };
-        self.open.place(format, Placed { from: from.after(first), job: item.job, place });
+        if !planes {
+            return self.open.place(format, Placed { from: from.after(first), job: item.job, place });
+        }
+        let plane_bytes = self.formats[format].row_bytes * u64::from(tile.rows);
+        for plane in 0..job.plan.layout().format.samples {
+            let from = from.after(first + u64::from(plane) * plane_bytes);
+            let place = Place { plane: u32::from(tile.plane) + u32::from(plane), ..place };
+            self.open.place(format, Placed { from, job: item.job, place });
+        }
     }
 
     /// Adds a rectangle of one value.
@@ -331,7 +409,7 @@ impl<'a> Cutter<'a> {
             return;
         }
         let mut group = std::mem::take(&mut self.open);
-        group.lay_out(self.formats, self.bounds.load);
+        group.lay_out(self.formats, &self.bounds);
         self.done.push(group);
     }
 
@@ -339,6 +417,19 @@ impl<'a> Cutter<'a> {
     pub fn finish(mut self) -> Vec<Group> {
         self.close();
         self.done
+    }
+}
+
+impl Span {
+    /// Pieces that are read side by side.
+    fn cut(self) -> impl Iterator<Item = Self> {
+        const PIECE: u64 = 1 << 20;
+        (0..self.length).step_by(PIECE as usize).map(move |done| Self {
+            at: self.at + done,
+            start: self.start + done,
+            length: PIECE.min(self.length - done),
+            job: self.job,
+        })
     }
 }
 
@@ -363,12 +454,19 @@ impl Group {
         let places: u64 = self.parts.values().map(|parts| parts.placed.len() as u64 * Place::SIZE).sum();
         let bands: u64 = self.parts.keys().map(|(format, _)| formats[*format].band_of.len() as u64 * 2 + 32).sum();
         let scratch: u64 = self.coded.iter().map(|(route, coded)| ROUTES[*route].scratch(coded.size) + 512).sum();
-        self.image + self.decoded + tiles + places + bands + scratch + 4 * SLACK
+        self.image
+            + self.decoded
+            + tiles
+            + places
+            + bands
+            + scratch
+            + 4 * SLACK
+            + if self.spans.is_empty() { 0 } else { PAGE }
     }
 
     /// Whether the kernels of a way, which count in 32 bits, could not take one more tile.
     fn is_full(&self, way: Way) -> bool {
-        const PAGES: u64 = 1 << 30;
+        const PAGES: u64 = 1 << 29;
         const BYTES: u64 = 8 << 30;
         let Way::Device(route) = way else { return false };
         self.coded.get(&route).is_some_and(|coded| coded.size.pages > PAGES || coded.size.out_bytes > BYTES)
@@ -397,9 +495,32 @@ impl Group {
         self.segment(range.end - range.start, What::File { job: item.job, start: range.start, reversed })
     }
 
-    fn decode(&mut self, plan: &ReadPlan, item: &Item, tile: &TileRead, route: usize) -> u64 {
-        let layout = plan.layout();
-        let input = self.bytes_of(item, tile, layout.reversed);
+    /// Room for the pages that hold the bytes of a tile, behind its neighbour's where they are neighbours.
+    fn span_of(&mut self, item: &Item, tile: &TileRead, file: u64) -> u64 {
+        let range = &tile.range;
+        let start = range.start - range.start % PAGE;
+        let end = range.end.next_multiple_of(PAGE).min(file).max(range.end);
+        let end_of = |span: &Span| aligned(span.at + span.length, PAGE);
+        if let Some(span) = self.spans.last_mut()
+            && (span.job, end_of(span)) == (item.job, self.image)
+            && (span.start..=span.start + aligned(span.length, PAGE)).contains(&start)
+        {
+            span.length = span.length.max(end - span.start);
+            self.image = end_of(span);
+            return span.at + (range.start - span.start);
+        }
+        let at = aligned(self.image, PAGE);
+        self.spans.push(Span { at, start, length: end - start, job: item.job });
+        self.image = aligned(at + (end - start), PAGE);
+        at + (range.start - start)
+    }
+
+    fn decode(&mut self, job: &ReadJob<'_>, item: &Item, tile: &TileRead, (route, direct): (usize, bool)) -> u64 {
+        let layout = job.plan.layout();
+        let input = match direct {
+            true => self.span_of(item, tile, job.source.length()),
+            false => self.bytes_of(item, tile, layout.reversed),
+        };
         let output = self.decoded;
         let (in_bytes, out_bytes) =
             (clip(tile.range.end - tile.range.start), clip(layout.decoded_bytes(item.rows(layout, tile))));
@@ -410,6 +531,32 @@ impl Group {
         output
     }
 
+    /// Room for a tile that a library decodes, and the tile among those that it gets.
+    fn give(&mut self, plan: &ReadPlan, item: &Item, tile: &TileRead, (route, output): (usize, Output)) -> u64 {
+        /// Bytes that are enough for one gift.
+        const ENOUGH: u64 = 16 << 20;
+        let at = aligned(self.decoded, 256);
+        self.decoded = aligned(at + plan.layout().decoded_bytes(tile.rows) + TAIL, 16);
+        let open = |gift: &&mut Gift| {
+            (gift.route, gift.output) == (route, output)
+                && gift.tiles.len() < LIBRARY_ROUTES[route].at_once()
+                && gift.bytes < ENOUGH
+        };
+        if self.gifts.last_mut().filter(open).is_none() {
+            self.gifts.push(Gift { route, output, tiles: Vec::new(), bytes: 0 });
+        }
+        if let Some(gift) = self.gifts.last_mut() {
+            gift.tiles.push(Given { job: item.job, tile: item.tile, id: item.id, output: at });
+            gift.bytes += tile.range.end - tile.range.start;
+        }
+        at
+    }
+
+    /// The address of a decoded tile, in memory that begins at `base`.
+    pub fn output_of(&self, base: u64, given: &Given) -> u64 {
+        base + self.decoded_at + given.output
+    }
+
     fn place(&mut self, format: usize, placed: Placed) {
         let parts = self.parts.entry((format, matches!(placed.from, From::Nothing))).or_default();
         parts.tallest = parts.tallest.max(placed.place.height);
@@ -417,7 +564,9 @@ impl Group {
     }
 
     /// Gives everything its place.
-    fn lay_out(&mut self, formats: &[Format], load: u64) {
+    fn lay_out(&mut self, formats: &[Format], bounds: &Bounds) {
+        self.front = if bounds.direct { PAGE } else { SLACK };
+        self.spans = std::mem::take(&mut self.spans).into_iter().flat_map(Span::cut).collect();
         self.tables_at = aligned(self.image, 16);
         let mut at = self.tables_at;
         for coded in self.coded.values_mut() {
@@ -434,19 +583,19 @@ impl Group {
         }
         let tables = Segment { at: self.tables_at, length: at - self.tables_at, what: What::Tables { start: 0 } };
         self.segments.push(tables);
-        self.decoded_at = aligned(SLACK + at + SLACK, 256);
+        self.decoded_at = aligned(self.front + at + SLACK, 256);
         let mut end = self.decoded_at + self.decoded + SLACK;
         for (route, coded) in &mut self.coded {
             coded.scratch = aligned(end, 256);
             end = coded.scratch + ROUTES[*route].scratch(coded.size);
         }
         self.bytes = end;
-        self.loads = loads(std::mem::take(&mut self.segments), load);
+        self.loads = loads(std::mem::take(&mut self.segments), bounds.load);
     }
 
     /// The address of a byte of the image, in memory that begins at `base`.
     pub fn image_at(&self, base: u64, at: u64) -> u64 {
-        base + SLACK + at
+        base + self.front + at
     }
 
     /// Its tables, for memory that begins at `base` and windows that begin at `outputs`.

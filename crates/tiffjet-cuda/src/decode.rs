@@ -1,36 +1,44 @@
 //! A read on the device: ways, groups, launches, the one wait, and what becomes of tiles that the device refuses.
 
+mod pass;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
+use rayon::ThreadPool;
 use tiffjet::backend::{changed, common_bytes};
 use tiffjet::plan::{self, Costs};
 use tiffjet::{Error, Fallback, ReadJob, ReadOptions, Report, Result, decode_tile};
 
-use crate::batch::{self, Bounds, Cutter, Group, Item, Rect, Way};
-use crate::codec::{Batch, ROUTES};
-use crate::fetch::{Fetch, Opened, Outcome};
+use crate::batch::{self, Bounds, Formats, Item, Rect, Way};
+use crate::codec::{self, LIBRARY_ROUTES, Output, ROUTES};
+use crate::direct::{self, Direct};
+use crate::ffi::cufile::Transfer;
 use crate::ffi::driver::{Event, Failure, Stream};
-use crate::format::{format, value, way};
+use crate::format::{format, in_planes, library, value, way};
 use crate::kernels::{Format, STATUS_LONGER};
 use crate::memory::{Gpu, LANES, SLOT, Streams};
 use crate::storage::{DeviceBuffer, download};
+use pass::Pass;
 
 /// What a user can choose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
     /// Device memory of a read beside its result.
     pub budget: u64,
-    /// Bytes that are loaded before their tiles are decoded, while more arrive.
+    /// The most bytes that are loaded before their tiles are decoded, while more arrive. Small reads take less, so that
+    /// every lane has its share.
     pub group: u64,
+    /// Groups that are on the device at once, at most [`LANES`].
+    pub lanes: usize,
     /// Threads that fill slots; 0 for as many as there are.
     pub threads: usize,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { budget: 1 << 30, group: 24 << 20, threads: 0 }
+        Self { budget: 3 << 29, group: 32 << 20, lanes: LANES, threads: 0 }
     }
 }
 
@@ -40,6 +48,8 @@ const WIDEST: u32 = (1 << 31) - 1024;
 const WORTH: f64 = 1e-3;
 /// Bytes a second from the cores to the device.
 const UPLOAD: f64 = 40e9;
+/// A group of a small read is smaller than that of a large one, but not by more than this.
+const SMALLER: u64 = 4;
 /// The least that a load is worth a thread for.
 const LEAST_LOAD: u64 = 256 << 10;
 
@@ -155,7 +165,12 @@ struct Reading<'a> {
     coded: Vec<usize>,
     rects: Vec<Rect>,
     formats: Vec<Format>,
-    format_of: Vec<usize>,
+    formats_of: Vec<Formats>,
+    direct: Option<Direct>,
+    /// What goes another way than asked before it has begun.
+    notes: Vec<String>,
+    /// For each job the library that decodes its tiles, where one does.
+    library_of: Vec<Option<(usize, Output)>>,
     begun: Instant,
 }
 
@@ -164,6 +179,7 @@ impl<'a> Reading<'a> {
         let begun = Instant::now();
         let bytes = common_bytes(jobs)?;
         let name = jobs[0].source.name().clone();
+        let (direct, notes) = Direct::new(gpu, jobs, options)?;
         let mut reading = Self {
             gpu,
             settings,
@@ -174,21 +190,31 @@ impl<'a> Reading<'a> {
             coded: Vec::new(),
             rects: Vec::new(),
             formats: Vec::new(),
-            format_of: Vec::new(),
+            formats_of: Vec::new(),
+            direct,
+            notes,
+            library_of: Vec::new(),
             begun,
         };
         debug_assert!(bytes > 0);
         for (job, ReadJob { source, plan }) in jobs.iter().enumerate() {
-            let format = reading.format(format(plan));
-            reading.format_of.push(format);
+            let plain = format(plan);
+            let library = library(gpu, plan);
+            let planes = library.is_some_and(|(_, output)| output == Output::Planes).then(|| in_planes(&plain));
+            let format = reading.format(plain);
+            let planes = planes.map_or(format, |planes| reading.format(planes));
+            let direct = reading.direct.as_ref().is_some_and(|direct| direct.file_of(job).is_some());
+            reading.formats_of.push(Formats { plain: format, planes, direct });
+            reading.library_of.push(library);
             if plan.layout().format.width >= WIDEST {
                 let feature = format!("tiles of {} columns on the GPU", plan.layout().format.width);
                 return Err(Error::unsupported(source.name(), feature, "read it on the CPU"));
             }
             for (tile, read) in plan.tiles().iter().enumerate() {
-                let way = way(plan, read);
+                let way = way(plan, read, library);
                 if way == Way::Host && options.fallback == Fallback::Forbid {
-                    let feature = format!("decoding {} on the GPU", plan.layout().codec.name());
+                    let feature =
+                        format!("decoding {} on the GPU ({})", plan.layout().codec.name(), reading.why_host(plan));
                     return Err(Error::unsupported(source.name(), feature, "fallback is forbidden"));
                 }
                 reading.items.push(Item { job, tile, way, id: 0, cut: false });
@@ -228,9 +254,22 @@ impl<'a> Reading<'a> {
         }
     }
 
+    /// Why the tiles of a plan are decoded on the host.
+    fn why_host(&self, plan: &tiffjet::ReadPlan) -> String {
+        let layout = plan.layout();
+        let Some(route) = codec::find_library(layout.codec.name()).map(|route| LIBRARY_ROUTES[route]) else {
+            return "they have no GPU route".to_owned();
+        };
+        match route.output(layout).and_then(|_| route.absence(self.gpu)) {
+            Some(absence) => absence,
+            None => format!("{} does not take their pixels", route.library()),
+        }
+    }
+
     /// Gives each tile that the device decodes the place of its status.
     fn number(&mut self) {
-        for (i, item) in self.items.iter_mut().enumerate().filter(|(_, item)| matches!(item.way, Way::Device(_))) {
+        let decoded = |item: &Item| matches!(item.way, Way::Device(_) | Way::Library(..));
+        for (i, item) in self.items.iter_mut().enumerate().filter(|(_, item)| decoded(item)) {
             item.id = self.coded.len() as u32;
             self.coded.push(i);
         }
@@ -253,7 +292,7 @@ impl<'a> Reading<'a> {
         let outcome = work(&mut streams);
         if outcome.is_err() {
             // Nothing of it may still run when its memory is given to somebody else.
-            streams.lanes.iter().for_each(|lane| drop(lane.wait()));
+            streams.settle();
         }
         self.gpu.give_streams(streams);
         outcome
@@ -282,16 +321,22 @@ impl<'a> Reading<'a> {
             Error::limit(&self.name, format!("bytes of memory of {} for the pixels", self.gpu.device), output, free)
         })?;
         let budget = left.min(self.settings.budget);
-        let largest = self.items.iter().map(|item| batch::cost(&self.jobs[item.job], item)).max().unwrap_or(1);
+        let cost = |item: &Item| batch::cost(&self.jobs[item.job], item, self.formats_of[item.job].direct);
+        let largest = self.items.iter().map(cost).max().unwrap_or(1);
         if largest > budget {
             let what = format!("bytes of memory of {} for one tile beside the pixels", self.gpu.device);
             return Err(Error::limit(&self.name, what, largest, budget));
         }
-        let lanes = (budget / largest.max(1)).clamp(1, LANES as u64);
+        let lanes = (budget / largest.max(1)).clamp(1, self.settings.lanes.clamp(1, LANES) as u64);
         let threads = self.threads() as u64;
         let bytes: u64 = self.items.iter().map(|item| self.loaded(item)).sum();
-        let load = (bytes / threads.max(1)).clamp(LEAST_LOAD, SLOT as u64).next_multiple_of(4096);
-        Ok((Bounds { group: budget / lanes, image: self.settings.group.max(1), load }, lanes as usize))
+        // Where a request costs time, loads are not made small to keep all threads busy.
+        let least = if self.is_far() { SLOT as u64 } else { LEAST_LOAD };
+        let load = (bytes / threads.max(1)).clamp(least, SLOT as u64).next_multiple_of(4096);
+        // One group more than there are lanes waits for the first of them: with few large tiles, twice as long.
+        let most = self.settings.group.max(1);
+        let image = bytes.div_ceil(lanes).clamp((most / SMALLER).max(1), most);
+        Ok((Bounds { group: budget / lanes, image, load, direct: false }, lanes as usize))
     }
 
     /// Bytes that pass through the ring for a tile.
@@ -302,6 +347,16 @@ impl<'a> Reading<'a> {
             Way::Host => plan.layout().plain_bytes(tile.rows),
             _ => tile.range.end - tile.range.start,
         }
+    }
+
+    /// Whether files of other machines are read.
+    fn is_far(&self) -> bool {
+        self.jobs.iter().any(|job| job.source.distance().is_far())
+    }
+
+    /// Threads that fill slots.
+    fn fetchers(&self) -> &ThreadPool {
+        if self.is_far() { self.gpu.far_threads() } else { &self.gpu.threads }
     }
 
     fn threads(&self) -> usize {
@@ -319,8 +374,13 @@ impl<'a> Reading<'a> {
         let statuses = Statuses::take(self, &streams.lanes[0])?;
         let pass =
             Pass { reading: self, outputs: &outputs, statuses: statuses.address(), bounds, dry: false, timing: None };
-        let outcome = pass.run(streams, &self.items, &self.rects);
+        let first = Pass { bounds: (Bounds { direct: self.direct.is_some(), ..bounds.0 }, bounds.1), ..pass };
+        let mut outcome = first.run(streams, &self.items, &self.rects);
         let refused = statuses.read(streams);
+        let short = match (&mut outcome, &refused) {
+            (Ok(outcome), Ok(_)) => outcome.transfer.take().map(|transfer| self.short(transfer)),
+            _ => None,
+        };
         // First of all: where a file changed, damage is no news.
         let mut failed = changed(self.jobs);
         self.stop_at_first(&mut failed)?;
@@ -330,13 +390,55 @@ impl<'a> Reading<'a> {
         }
         self.stop_at_first(&mut failed)?;
         let refused = self.refused(refused)?;
-        let refused: Vec<(Item, u32)> =
+        let mut refused: Vec<(Item, u32)> =
             refused.into_iter().map(|(id, status)| (self.items[self.coded[id]], status)).collect();
+        if let Some(short) = short.filter(|items| !items.is_empty()) {
+            self.read_again(&pass, streams, &short, (&mut refused, &mut failed))?;
+            let what = format!("{} tiles read again by the host: cuFile gave fewer bytes than asked for", short.len());
+            report.fallbacks.push(what);
+        }
         self.fall_back(&pass, streams, &refused, &mut failed, &mut report)?;
         self.fill_failed(&pass, streams, &failed)?;
         report.failures = failed.into_iter().map(|(job, error)| (job, error.to_string())).collect();
         report.seconds = self.begun.elapsed().as_secs_f64();
         Ok(report)
+    }
+
+    /// After the wait: the tiles of which storage gave less than was asked for.
+    fn short(&self, transfer: Transfer) -> Vec<Item> {
+        let requests = transfer.requests().to_vec();
+        let (read, buffer) = transfer.settle();
+        self.gpu.give_buffer(buffer);
+        let missing = direct::missing(&requests, &read);
+        let touched = |item: &&Item| {
+            let range = &self.jobs[item.job].plan.tiles()[item.tile].range;
+            let file = self.direct.as_ref().and_then(|direct| direct.file_of(item.job));
+            matches!(item.way, Way::Direct | Way::Device(_))
+                && missing.iter().any(|&(of, start, end)| file == Some(of) && start < range.end && range.start < end)
+        };
+        self.items.iter().filter(touched).copied().collect()
+    }
+
+    /// Reads tiles by way of the host; what is known of them becomes what it then is.
+    fn read_again(
+        &self,
+        pass: &Pass<'_>,
+        streams: &mut Streams,
+        items: &[Item],
+        (refused, failed): (&mut Vec<(Item, u32)>, &mut BTreeMap<usize, Error>),
+    ) -> Result<()> {
+        let statuses = Statuses::take(self, &streams.lanes[0])?;
+        let pass = Pass { statuses: statuses.address(), ..*pass };
+        let outcome = pass.run(streams, items, &[])?;
+        let bad = self.refused(statuses.read(streams))?;
+        let again = |item: &Item| items.iter().any(|other| (other.job, other.tile) == (item.job, item.tile));
+        refused.retain(|(item, _)| !again(item));
+        let coded = |id: usize| self.items[self.coded[id]];
+        refused.extend(bad.into_iter().map(|(id, status)| (coded(id), status)).filter(|(item, _)| again(item)));
+        for (job, error) in outcome.failed {
+            failed.entry(job).or_insert(error);
+        }
+        self.stop_at_first(failed)
     }
 
     /// An error ends the read unless windows are to be filled.
@@ -462,7 +564,7 @@ impl<'a> Reading<'a> {
         let rects: Vec<Rect> = failed
             .keys()
             .map(|&job| {
-                formats.push(Format { fill: value(fill), ..self.formats[self.format_of[job]].clone() });
+                formats.push(Format { fill: value(fill), ..self.formats[self.formats_of[job].plain].clone() });
                 let [_, height, width] = self.jobs[job].plan.shape().map(|n| n as u32);
                 Rect { job, format: formats.len() - 1, at: (0, 0), size: (height, width) }
             })
@@ -473,8 +575,9 @@ impl<'a> Reading<'a> {
 
     /// What is known before it is done.
     fn report(&self) -> Report {
-        let mut report = Report { tiles: self.items.len(), ..Report::default() };
-        let (mut routes, mut without) = (BTreeMap::<(&str, bool), usize>::new(), BTreeMap::<&str, usize>::new());
+        let mut report = Report { tiles: self.items.len(), fallbacks: self.notes.clone(), ..Report::default() };
+        let mut routes: BTreeMap<(&str, String), usize> = BTreeMap::new();
+        let mut without: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
         for item in &self.items {
             let plan = self.jobs[item.job].plan;
             let tile = &plan.tiles()[item.tile];
@@ -484,18 +587,24 @@ impl<'a> Reading<'a> {
                 report.sparse += 1;
                 continue;
             }
-            *routes.entry((codec, item.way == Way::Host)).or_default() += 1;
+            let place = match item.way {
+                Way::Host => "host".to_owned(),
+                Way::Library(route, _) => format!("{} by {}", self.gpu.device, LIBRARY_ROUTES[route].library()),
+                _ if self.formats_of[item.job].direct => format!("{}, read by cuFile", self.gpu.device),
+                _ => self.gpu.device.clone(),
+            };
+            *routes.entry((codec, place)).or_default() += 1;
             // What the cores took to be done sooner is no fallback.
-            if item.way == Way::Host && way(plan, tile) == Way::Host {
-                *without.entry(codec).or_default() += 1;
+            if item.way == Way::Host && way(plan, tile, self.library_of[item.job]) == Way::Host {
+                without.entry(codec).or_insert((item.job, 0)).1 += 1;
             }
         }
-        for ((codec, host), count) in routes {
-            let place = if host { "host" } else { self.gpu.device.as_str() };
+        for ((codec, place), count) in routes {
             report.routes.push((format!("{codec} on {place}"), count));
         }
-        for (codec, count) in without {
-            report.fallbacks.push(format!("{count} tiles of {codec} decoded on the host: they have no GPU route"));
+        for (codec, (job, count)) in without {
+            let why = self.why_host(self.jobs[job].plan);
+            report.fallbacks.push(format!("{count} tiles of {codec} decoded on the host: {why}"));
         }
         report
     }
@@ -552,192 +661,5 @@ impl<'a> Statuses<'a> {
         }
         main.give_back(self.word)?;
         Ok(bad)
-    }
-}
-
-/// Some tiles and fills on their way through the device.
-struct Pass<'a> {
-    reading: &'a Reading<'a>,
-    outputs: &'a [u64],
-    statuses: u64,
-    bounds: (Bounds, usize),
-    /// Slots are filled, and nothing else happens.
-    dry: bool,
-    /// What is recorded around the work of the last group, which then waits for its loads.
-    timing: Option<&'a (Event, Event)>,
-}
-
-impl Pass<'_> {
-    fn run(&self, streams: &Streams, items: &[Item], rects: &[Rect]) -> Result<Outcome> {
-        self.run_with(streams, items, rects, &self.reading.formats)
-    }
-
-    /// Puts everything into the streams. When it returns, the first stream has all of it before it.
-    fn run_with(&self, streams: &Streams, items: &[Item], rects: &[Rect], formats: &[Format]) -> Result<Outcome> {
-        let reading = self.reading;
-        let mut cutter = Cutter::new(reading.jobs, formats, &reading.format_of, self.bounds.0);
-        items.iter().for_each(|item| cutter.add(item));
-        rects.iter().for_each(|rect| cutter.fill(*rect));
-        let groups = cutter.finish();
-        let keep_going = reading.options.fill_failed.is_some();
-        let lanes = self.bounds.1.min(groups.len()).max(1);
-        let fetch = Fetch::new(reading.gpu, reading.jobs, &groups, keep_going, self.dry);
-        let conductor = Conductor { pass: self, streams, lanes, formats, groups: &groups, fetch: &fetch };
-        let outcome = conductor.run();
-        let result = fetch.outcome();
-        let asked = groups.iter().map(|group| group.bytes).max().unwrap_or(0);
-        reading.refused_with(asked, outcome.and(result.refused.clone().map_or(Ok(()), Err)))?;
-        Ok(result)
-    }
-}
-
-/// Takes memory for group after group, and launches each when its bytes are on their way.
-struct Conductor<'a> {
-    pass: &'a Pass<'a>,
-    streams: &'a Streams,
-    lanes: usize,
-    formats: &'a [Format],
-    groups: &'a [Group],
-    fetch: &'a Fetch<'a>,
-}
-
-impl Conductor<'_> {
-    fn run(&self) -> Result<(), Failure> {
-        self.fork()?;
-        let workers = self.pass.reading.threads().min(self.fetch.loads());
-        let outcome = if workers <= 1 {
-            self.alone()
-        } else {
-            self.pass.reading.gpu.threads.in_place_scope(|scope| {
-                for _ in 0..workers {
-                    scope.spawn(|_| self.fetch.work(&|group| self.lane(group)));
-                }
-                let outcome = self.conduct();
-                if let Err(failure) = &outcome {
-                    self.fetch.stop(Some(failure.clone()));
-                }
-                outcome
-            })
-        };
-        outcome.and(self.join())
-    }
-
-    fn lane(&self, group: usize) -> &Stream {
-        &self.streams.lanes[group % self.lanes]
-    }
-
-    /// The other lanes begin where the first one is.
-    fn fork(&self) -> Result<(), Failure> {
-        if self.lanes > 1 {
-            let event = &self.streams.joins[0];
-            event.record(&self.streams.lanes[0])?;
-            self.streams.lanes[1..self.lanes].iter().try_for_each(|lane| lane.wait_for(event))?;
-        }
-        Ok(())
-    }
-
-    /// The first lane goes on when all are done.
-    fn join(&self) -> Result<(), Failure> {
-        for (lane, event) in self.streams.lanes[..self.lanes].iter().zip(&self.streams.joins).skip(1) {
-            event.record(lane)?;
-            self.streams.lanes[0].wait_for(event)?;
-        }
-        Ok(())
-    }
-
-    /// A small read needs no other thread.
-    fn alone(&self) -> Result<(), Failure> {
-        let mut opened = 0;
-        let outcome = (0..self.groups.len()).try_for_each(|group| {
-            self.open(group)?;
-            opened = group + 1;
-            self.fetch.work_alone(&|group| self.lane(group), group)?;
-            match self.fetch.wait(group) {
-                true => self.launch(group).map(|()| opened = 0),
-                false => Ok(()),
-            }
-        });
-        if opened > 0 {
-            self.close(opened - 1);
-        }
-        outcome
-    }
-
-    fn conduct(&self) -> Result<(), Failure> {
-        let (mut opened, mut launched) = (0, 0);
-        let mut outcome = Ok(());
-        while launched < self.groups.len() && outcome.is_ok() {
-            while opened < self.groups.len().min(launched + self.lanes) && outcome.is_ok() {
-                outcome = self.open(opened);
-                opened += usize::from(outcome.is_ok());
-            }
-            if outcome.is_err() || !self.fetch.wait(launched) {
-                break;
-            }
-            outcome = self.launch(launched);
-            launched += 1;
-        }
-        // After a stop loads may still be put into the streams: memory is given back behind them.
-        if launched < opened {
-            self.fetch.stop(outcome.clone().err());
-            self.fetch.settle();
-            (launched..opened).for_each(|group| self.close(group));
-        }
-        outcome
-    }
-
-    fn open(&self, group: usize) -> Result<(), Failure> {
-        let pass = self.pass;
-        let base = self.lane(group).take(pass.reading.gpu.pool(), self.groups[group].bytes)?;
-        let tables = self.groups[group].tables(base, pass.outputs, self.formats);
-        self.fetch.open(group, Opened { base, tables });
-        Ok(())
-    }
-
-    fn close(&self, group: usize) {
-        if let Some(opened) = self.fetch.opened(group) {
-            // Where the driver does not take it back there is nothing left to do.
-            let _ = self.lane(group).give_back(opened.base);
-        }
-    }
-
-    /// All loads of a group are in its lane: decodes and places its tiles, and gives its memory back.
-    fn launch(&self, group: usize) -> Result<(), Failure> {
-        let Some(opened) = self.fetch.opened(group) else { return Ok(()) };
-        let (gpu, lane, base) = (self.pass.reading.gpu, self.lane(group), opened.base);
-        if self.pass.dry {
-            return lane.give_back(base);
-        }
-        if let Some((start, _)) = self.pass.timing {
-            lane.wait()?;
-            start.record(lane)?;
-        }
-        for launch in self.groups[group].coded(base) {
-            let batch = Batch {
-                tiles: launch.table,
-                count: launch.size.tiles,
-                statuses: self.pass.statuses,
-                scratch: launch.scratch,
-                size: launch.size,
-                at_once: self.at_once(group, launch.route),
-            };
-            ROUTES[launch.route].launch(gpu, lane, &batch)?;
-        }
-        for parts in self.groups[group].parts(base) {
-            let places = (parts.table, parts.count, parts.tallest);
-            gpu.kernels.place(lane, places, &self.formats[parts.format], parts.bands)?;
-        }
-        if let Some((_, end)) = self.pass.timing {
-            end.record(lane)?;
-        }
-        lane.give_back(base)
-    }
-
-    /// Tiles of a route that are on the device at about the same time.
-    fn at_once(&self, group: usize, route: usize) -> u32 {
-        let first = group / self.lanes * self.lanes;
-        let neighbours = self.groups[first..].iter().take(self.lanes);
-        let launches = neighbours.flat_map(|group| group.coded(0)).filter(|launch| launch.route == route);
-        launches.map(|launch| launch.size.tiles).sum()
     }
 }

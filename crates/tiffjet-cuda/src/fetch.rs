@@ -1,22 +1,29 @@
 //! From files to device memory: threads fill slots of the pinned ring, each slot is one large copy.
 //!
+//! What libraries decode passes by: they get it from the threads that read it.
+//!
 //! All loads of a pass are there for the taking at once. A load waits for nothing but its group's memory and a slot, so
 //! reading, copying and decoding overlap by themselves.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use tiffjet::codec::reverse_bits;
-use tiffjet::{Error, ReadJob, decode_tile};
+use tiffjet::{Error, ReadJob, decode_tile, interruptible, wanted};
 
-use crate::batch::{Fill, Group, Load, What};
-use crate::ffi::driver::{Failure, Stream};
+use crate::batch::{Fill, Gift, Group, Load, What};
+use crate::codec::{Coded, LIBRARY_ROUTES, Submission};
+use crate::ffi::cufile::Transfer;
+use crate::ffi::driver::{Event, Failure, Stream};
 use crate::memory::{Gpu, SLOT};
 
 /// Bytes of buffers that a thread may keep from one read to the next.
 const KEPT: usize = 16 << 20;
+/// Who waits looks up so often.
+const TICK: Duration = Duration::from_millis(100);
 
 /// Device memory of a group that can be filled.
 pub struct Opened {
@@ -26,14 +33,42 @@ pub struct Opened {
     pub tables: Vec<u8>,
 }
 
+/// What a thread takes: a part of a group.
+#[derive(Debug, Clone, Copy)]
+enum Task {
+    Load(usize),
+    Gift(usize),
+    Span(usize),
+}
+
+/// Where a group's work goes.
+#[derive(Clone, Copy)]
+pub struct Lane<'a> {
+    /// Its stream.
+    pub stream: &'a Stream,
+    /// Where the group begins in it.
+    pub begin: &'a Event,
+    /// Where storage writes, each with where its last read ends.
+    pub io: &'a [(Stream, Event)],
+}
+
+/// Tells the lane of a group.
+pub type Lanes<'a> = dyn Fn(usize) -> Lane<'a> + Sync + 'a;
+
 /// The loads of all groups of a pass, and how far they are.
 pub struct Fetch<'a> {
     gpu: &'a Gpu,
     jobs: &'a [ReadJob<'a>],
     groups: &'a [Group],
     opened: Vec<OnceLock<Opened>>,
-    /// Group and load, in order.
-    loads: Vec<(usize, usize)>,
+    /// Where tiles get their statuses.
+    statuses: u64,
+    /// What storage writes to device memory itself, all groups' spans in order.
+    transfer: Option<&'a Transfer>,
+    /// The first of each group.
+    spans: Vec<usize>,
+    /// Group and what to do of it, in order.
+    tasks: Vec<(usize, Task)>,
     next: AtomicUsize,
     /// Where a window that can't be read does not end it all.
     keep_going: bool,
@@ -41,6 +76,8 @@ pub struct Fetch<'a> {
     dry: bool,
     state: Mutex<State>,
     moved: Condvar,
+    /// The same as in the state, for those who wait for other machines.
+    stopped: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
@@ -62,6 +99,8 @@ pub struct Outcome {
     pub failed: BTreeMap<usize, Error>,
     /// What the driver refused.
     pub refused: Option<Failure>,
+    /// What storage has on its way, or had.
+    pub transfer: Option<Transfer>,
 }
 
 thread_local! {
@@ -71,27 +110,46 @@ thread_local! {
 
 impl<'a> Fetch<'a> {
     /// For all loads of these groups.
-    pub fn new(gpu: &'a Gpu, jobs: &'a [ReadJob<'a>], groups: &'a [Group], keep_going: bool, dry: bool) -> Self {
-        let loads: Vec<(usize, usize)> =
-            groups.iter().enumerate().flat_map(|(g, group)| (0..group.loads.len()).map(move |l| (g, l))).collect();
-        let left = groups.iter().map(|group| group.loads.len()).collect();
+    pub fn new(
+        (gpu, jobs): (&'a Gpu, &'a [ReadJob<'a>]),
+        groups: &'a [Group],
+        (statuses, transfer): (u64, Option<&'a Transfer>),
+        keep_going: bool,
+        dry: bool,
+    ) -> Self {
+        let mut all = 0;
+        let spans = groups.iter().map(|group| (all, all += group.spans.len()).0).collect();
+        // What storage does by itself begins at once; of the rest, what libraries get takes longest.
+        let of_group = |group: &Group| {
+            let spans = (0..group.spans.len()).map(Task::Span);
+            let gifts = (0..group.gifts.len()).map(Task::Gift);
+            spans.chain(gifts).chain((0..group.loads.len()).map(Task::Load)).collect::<Vec<_>>()
+        };
+        let tasks: Vec<(usize, Task)> = (groups.iter().enumerate())
+            .flat_map(|(g, group)| of_group(group).into_iter().map(move |task| (g, task)))
+            .collect();
+        let left = groups.iter().map(|group| of_group(group).len()).collect();
         Self {
             gpu,
             jobs,
             groups,
             opened: groups.iter().map(|_| OnceLock::new()).collect(),
-            loads,
+            statuses,
+            transfer,
+            spans,
+            tasks,
             next: AtomicUsize::new(0),
             keep_going,
             dry,
             state: Mutex::new(State { left, ..State::default() }),
             moved: Condvar::new(),
+            stopped: Arc::default(),
         }
     }
 
-    /// How many loads there are.
-    pub fn loads(&self) -> usize {
-        self.loads.len()
+    /// How much there is to take.
+    pub fn tasks(&self) -> usize {
+        self.tasks.len()
     }
 
     /// The memory of a group is there.
@@ -115,7 +173,15 @@ impl<'a> Fetch<'a> {
     pub fn wait(&self, group: usize) -> bool {
         let mut state = self.lock();
         while state.left[group] > 0 && !state.stop {
-            state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.moved.wait_timeout(state, TICK).unwrap_or_else(PoisonError::into_inner).0;
+            // Who waits for other machines may want no more.
+            if !self.keep_going
+                && let Some(Err(error)) = self.jobs.first().map(|job| wanted(job.source.name()))
+            {
+                drop(state);
+                self.fail(0, 0, error);
+                state = self.lock();
+            }
         }
         !state.stop
     }
@@ -124,6 +190,7 @@ impl<'a> Fetch<'a> {
     pub fn stop(&self, refused: Option<Failure>) {
         let mut state = self.lock();
         state.stop = true;
+        self.stopped.store(true, Ordering::Relaxed);
         state.refused = state.refused.take().or(refused);
         drop(state);
         self.moved.notify_all();
@@ -133,25 +200,28 @@ impl<'a> Fetch<'a> {
     pub fn outcome(self) -> Outcome {
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         let failed = state.failed.into_iter().map(|(job, (_, error))| (job, error)).collect();
-        Outcome { failed, refused: state.refused }
+        Outcome { failed, refused: state.refused, transfer: None }
     }
 
     /// Takes load after load until none is left. `lane` tells the stream of a group.
-    pub fn work(&self, lane: &(dyn Fn(usize) -> &'a Stream + Sync)) {
-        if let Err(failure) = self.gpu.enter().and_then(|_current| self.work_through(lane)) {
+    pub fn work(&self, lane: &Lanes<'_>) {
+        let stopped = self.stopped.clone();
+        let work = || self.gpu.enter().and_then(|_current| self.work_through(lane));
+        if let Err(failure) = interruptible(move || stopped.load(Ordering::Relaxed), work) {
             self.stop(Some(failure));
         }
     }
 
-    /// Takes the loads of one group, the next one, on this thread.
-    pub fn work_alone(&self, lane: &(dyn Fn(usize) -> &'a Stream + Sync), group: usize) -> Result<(), Failure> {
+    /// Takes all of one group, the next one, on this thread.
+    pub fn work_alone(&self, lane: &Lanes<'_>, group: usize) -> Result<(), Failure> {
         let Some(opened) = self.opened(group) else { return Ok(()) };
-        for load in 0..self.groups[group].loads.len() {
-            let number = self.next.fetch_add(1, Ordering::Relaxed);
-            self.load(number, group, load, opened, lane(group))?;
+        loop {
+            let number = self.next.load(Ordering::Relaxed);
+            let Some(&(of, task)) = self.tasks.get(number).filter(|(of, _)| *of == group) else { return Ok(()) };
+            self.next.store(number + 1, Ordering::Relaxed);
+            self.take(number, (of, task), opened, lane(group))?;
             self.lock().left[group] -= 1;
         }
-        Ok(())
     }
 
     /// After a stop: waits until no thread puts anything into a stream any more.
@@ -162,12 +232,12 @@ impl<'a> Fetch<'a> {
         }
     }
 
-    fn work_through(&self, lane: &(dyn Fn(usize) -> &'a Stream + Sync)) -> Result<(), Failure> {
+    fn work_through(&self, lane: &Lanes<'_>) -> Result<(), Failure> {
         loop {
             let i = self.next.fetch_add(1, Ordering::Relaxed);
-            let Some(&(group, load)) = self.loads.get(i) else { return Ok(()) };
+            let Some(&(group, task)) = self.tasks.get(i) else { return Ok(()) };
             let Some(opened) = self.wait_open(group) else { return Ok(()) };
-            let loaded = self.load(i, group, load, opened, lane(group));
+            let loaded = self.take(i, (group, task), opened, lane(group));
             let mut state = self.lock();
             // Before the group counts as loaded: nobody may launch what is not there.
             state.stop |= loaded.is_err();
@@ -196,9 +266,72 @@ impl<'a> Fetch<'a> {
         }
     }
 
-    fn load(&self, number: usize, group: usize, load: usize, opened: &Opened, stream: &Stream) -> Result<(), Failure> {
-        let load = &self.groups[group].loads[load];
-        let at = self.groups[group].image_at(opened.base, load.at);
+    fn take(
+        &self,
+        number: usize,
+        (group, task): (usize, Task),
+        opened: &Opened,
+        lane: Lane<'_>,
+    ) -> Result<(), Failure> {
+        let first = self.spans[group];
+        let group = &self.groups[group];
+        match task {
+            Task::Span(span) => self.submit(first + span, lane),
+            Task::Load(load) => self.load(number, (group, load), opened, lane.stream),
+            Task::Gift(gift) => self.give(number, group, &group.gifts[gift], opened, lane),
+        }
+    }
+
+    /// Asks storage for a span. Nobody waits: how it went is looked at when all is done.
+    fn submit(&self, number: usize, lane: Lane<'_>) -> Result<(), Failure> {
+        let (Some(transfer), false) = (self.transfer, lane.io.is_empty() || self.dry) else { return Ok(()) };
+        let (stream, done) = &lane.io[number % lane.io.len()];
+        stream.wait_for(lane.begin)?;
+        // What is refused here has given no byte.
+        let _ = transfer.submit(number, stream);
+        done.record(stream)?;
+        lane.stream.wait_for(done)
+    }
+
+    /// Gives tiles to a library.
+    fn give(&self, number: usize, group: &Group, gift: &Gift, opened: &Opened, lane: Lane<'_>) -> Result<(), Failure> {
+        let tiles: Vec<Coded<'_>> = gift
+            .tiles
+            .iter()
+            .map(|given| {
+                let plan = self.jobs[given.job].plan;
+                let tile = &plan.tiles()[given.tile];
+                let length = (tile.range.end - tile.range.start) as usize;
+                Coded { plan, rows: tile.rows, length, output: group.output_of(opened.base, given), id: given.id }
+            })
+            .collect();
+        let read = |i: usize, out: &mut [u8]| {
+            let job = gift.tiles[i].job;
+            let ReadJob { source, plan } = self.jobs[job];
+            let range = plan.tiles()[gift.tiles[i].tile].range.clone();
+            source.read_range(range, out).map_err(|error| self.fail(number, job, error)).is_ok()
+        };
+        LIBRARY_ROUTES[gift.route].submit(&Submission {
+            gpu: self.gpu,
+            tiles: &tiles,
+            output: gift.output,
+            statuses: self.statuses,
+            after: lane.begin,
+            lane: lane.stream,
+            dry: self.dry,
+            read: &read,
+        })
+    }
+
+    fn load(
+        &self,
+        number: usize,
+        (group, load): (&Group, usize),
+        opened: &Opened,
+        stream: &Stream,
+    ) -> Result<(), Failure> {
+        let load = &group.loads[load];
+        let at = group.image_at(opened.base, load.at);
         if load.length > SLOT as u64 {
             return self.load_large(number, load, at, stream);
         }
@@ -293,7 +426,12 @@ impl<'a> Fetch<'a> {
 
     fn fail(&self, number: usize, job: usize, error: Error) {
         let mut state = self.lock();
+        // What was cut off by a failure elsewhere is no failure of its own.
+        if state.stop && matches!(error, Error::Cancelled { .. }) {
+            return;
+        }
         state.stop |= !self.keep_going;
+        self.stopped.fetch_or(!self.keep_going, Ordering::Relaxed);
         if state.failed.get(&job).is_none_or(|(first, _)| number < *first) {
             state.failed.insert(job, (number, error));
         }

@@ -6,11 +6,20 @@ use tiffjet::plan::TileRead;
 use tiffjet::{ByteOrder, ReadPlan, SampleKind};
 
 use crate::batch::Way;
-use crate::codec;
+use crate::codec::{self, LIBRARY_ROUTES, Output};
 use crate::kernels::{Depth, Format, Predictor};
+use crate::memory::Gpu;
 
-/// The way of a tile where the device does all it can.
-pub fn way(plan: &ReadPlan, tile: &TileRead) -> Way {
+/// The library and its output for the tiles of a plan, where they go that way.
+pub fn library(gpu: &Gpu, plan: &ReadPlan) -> Option<(usize, Output)> {
+    let layout = plan.layout();
+    let route = codec::find_library(layout.codec.name())?;
+    let output = LIBRARY_ROUTES[route].output(layout)?;
+    LIBRARY_ROUTES[route].absence(gpu).is_none().then_some((route, output))
+}
+
+/// The way of a tile where the device does all it can, with what [`library`] says of its plan.
+pub fn way(plan: &ReadPlan, tile: &TileRead, library: Option<(usize, Output)>) -> Way {
     let layout = plan.layout();
     let small = |bytes: u64| u32::try_from(bytes).is_ok();
     if tile.range.is_empty() {
@@ -19,16 +28,20 @@ pub fn way(plan: &ReadPlan, tile: &TileRead) -> Way {
     if layout.rows_are_bytes() {
         return Way::Direct;
     }
-    match codec::find(layout.codec.name()) {
-        Some(route)
-            if layout.packed_chroma().is_none()
-                && small(tile.range.end - tile.range.start)
-                && small(layout.decoded_bytes(tile.rows)) =>
-        {
-            Way::Device(route)
-        }
+    if !small(tile.range.end - tile.range.start) || !small(layout.decoded_bytes(tile.rows)) {
+        return Way::Host;
+    }
+    match (codec::find(layout.codec.name()), library) {
+        (Some(route), _) if layout.packed_chroma().is_none() => Way::Device(route),
+        (_, Some((route, output))) => Way::Library(route, output),
         _ => Way::Host,
     }
+}
+
+/// The format of tiles whose samples stand in planes, one behind the other.
+pub fn in_planes(format: &Format) -> Format {
+    let row_bytes = u64::from(format.tile_width) * u64::from(format.size);
+    Format { row_bytes, samples: 1, planar: true, ..format.clone() }
 }
 
 /// One value as a format holds it.

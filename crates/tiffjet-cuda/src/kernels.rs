@@ -2,11 +2,8 @@
 //!
 //! The structs mirror `kernels/abi.h`, field by field; a test lets C++ read what they write.
 
-#[allow(dead_code)] // the writer takes them
-mod launch;
-#[allow(dead_code)] // likewise
+pub mod launch;
 pub mod reduce;
-#[allow(dead_code)] // likewise
 pub mod write;
 
 use std::collections::HashMap;

@@ -1,4 +1,5 @@
-//! The CUDA backend of tiffjet: whole batches of tiles decoded and placed in device memory.
+//! The CUDA backend of tiffjet: whole batches of tiles decoded and placed in device memory, and rows in device memory
+//! packed and encoded.
 //!
 //! Needs the NVIDIA driver alone, found at run time; without one, [`available`] says what is missing. Nothing of CUDA
 //! happens before the first [`Cuda::new`].
@@ -6,30 +7,38 @@
 mod batch;
 mod codec;
 mod decode;
+mod direct;
+mod encode;
 mod fetch;
 mod ffi;
 mod format;
 mod kernels;
 mod memory;
+mod states;
 mod storage;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tiffjet::backend::{EncodeJob, common_shape};
+use tiffjet::backend::common_shape;
 use tiffjet::{
-    Backend, Cpu, Destination, EncodedRows, Error, OverviewPlan, ReadJob, ReadOptions, Reducer, Report, Result, Tensor,
+    Backend, Destination, Emit, EncodeJob, Error, Pipeline, ReadJob, ReadOptions, Report, Result, Tensor, WritePlan,
 };
 
 pub use decode::{Phases, Settings};
+pub use ffi::driver::Counts;
 pub use ffi::load::look_in_site_packages;
 pub use memory::DeviceInfo;
 
+use ffi::cufile::CuFile;
 use ffi::driver::Driver;
 use ffi::load::{Library, Wanted};
+use ffi::nvcomp::Nvcomp;
+use ffi::nvjpeg::Nvjpeg;
+use ffi::nvjpeg2k::Nvjpeg2k;
 use memory::Gpu;
 
-/// Decodes on one GPU.
+/// Decodes and encodes on one GPU.
 #[derive(Clone)]
 pub struct Cuda {
     gpu: Arc<Gpu>,
@@ -85,13 +94,34 @@ pub fn libraries() -> Vec<LibraryInfo> {
         problem,
     };
     let found = |library: &Library| Some(library.path().to_owned());
-    vec![match driver {
+    let driver = match driver {
         Ok(driver) => {
             let (major, minor) = driver.version();
             info(ffi::driver::WANTED, found(driver.library()), Some(format!("for CUDA {major}.{minor}")), None)
         }
         Err(absence) => info(ffi::driver::WANTED, None, None, Some(absence.to_string())),
-    }]
+    };
+    let jpeg2000 = match Nvjpeg2k::get() {
+        Ok(library) => info(ffi::nvjpeg2k::WANTED, found(library.library()), Some(library.version()), None),
+        Err(missing) => info(ffi::nvjpeg2k::WANTED, None, None, Some(missing.to_string())),
+    };
+    let jpeg = match Nvjpeg::get() {
+        Ok(library) => info(ffi::nvjpeg::WANTED, found(library.library()), Some(library.version()), None),
+        Err(missing) => info(ffi::nvjpeg::WANTED, None, None, Some(missing.to_string())),
+    };
+    let cufile = match CuFile::get() {
+        Ok(library) => {
+            let mode = if CuFile::is_direct() { "GPUDirect Storage" } else { "compatible mode: io auto is pread" };
+            let version = library.version().map_or(mode.to_owned(), |version| format!("{version}, {mode}"));
+            info(ffi::cufile::WANTED, found(library.library()), Some(version), None)
+        }
+        Err(missing) => info(ffi::cufile::WANTED, None, None, Some(missing.to_string())),
+    };
+    let nvcomp = match Nvcomp::get() {
+        Ok(nvcomp) => info(ffi::nvcomp::WANTED, found(nvcomp.library()), Some(nvcomp.version()), None),
+        Err(missing) => info(ffi::nvcomp::WANTED, None, None, Some(missing.to_string())),
+    };
+    vec![driver, nvcomp, jpeg, jpeg2000, cufile]
 }
 
 impl Cuda {
@@ -125,6 +155,11 @@ impl Cuda {
     pub fn peak_memory(&self) -> Result<u64> {
         let peak = self.gpu.pool().value(ffi::driver::PoolValue::UsedHigh);
         peak.map_err(|failure| self.gpu.refused(&self.name().into(), &failure))
+    }
+
+    /// What has been asked of the driver in this process, so far.
+    pub fn counts(&self) -> Counts {
+        Driver::get().map_or_else(|_| Counts::default(), Driver::counts)
     }
 
     /// The device.
@@ -170,16 +205,11 @@ impl Backend for Cuda {
         }
     }
 
-    fn encode(&self, job: &EncodeJob<'_>, emit: &mut (dyn FnMut(EncodedRows) -> Result<()> + Send)) -> Result<()> {
-        // Rows are in memory of the host, and so are the codecs.
-        Cpu::shared()?.encode(job, emit)
+    fn pipeline(&self, name: &Arc<str>, plan: &Arc<WritePlan>) -> Result<Box<dyn Pipeline>> {
+        Ok(Box::new(encode::Encoding::new(&self.gpu, name, plan)?))
     }
 
-    fn parallelism(&self) -> usize {
-        Cpu::shared().map_or(1, |cpu| cpu.threads())
-    }
-
-    fn reducer(&self, plan: &OverviewPlan) -> Result<Box<dyn Reducer>> {
-        Cpu::shared()?.reducer(plan)
+    fn encode(&self, job: &EncodeJob<'_>, emit: &mut Emit<'_>) -> Result<()> {
+        encode::encode(&self.gpu, job, emit)
     }
 }

@@ -6,21 +6,39 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use tiffjet::{Error, Result};
 
+use crate::ffi::cufile::{Buffer, CuFile};
 use crate::ffi::driver::{
     Absence, Attribute, Context, Current, Driver, Event, Failure, Pinned, Pool, PoolValue, Stream,
 };
+use crate::ffi::lend::{Lender, Refusal};
+use crate::ffi::load::Missing;
+use crate::ffi::nvjpeg::{self, Nvjpeg};
+use crate::ffi::nvjpeg2k::{self, Nvjpeg2k};
 use crate::kernels::Kernels;
+use crate::states::States;
 
 /// Streams that decode side by side in one read: while the tiles of one are decoded, those of the next arrive.
-pub const LANES: usize = 4;
+pub const LANES: usize = 8;
 /// Bytes of one slot of the ring: large enough for full speed over the bus, small enough to begin soon.
 pub const SLOT: usize = 4 << 20;
+/// Bytes of the notes of a lane.
+pub const NOTES: usize = (1 << 20) + (64 << 10);
 /// Slots that a process has at most. Page-locking costs a millisecond for a few MiB, so they are made as they are needed.
 const SLOTS: usize = 40;
 /// Threads that fill slots: more give no more bytes a second from the page cache.
 const THREADS: usize = 24;
+/// Threads that fill slots from files of other machines: they wait, so the number of cores does not matter.
+const FAR_THREADS: usize = 32;
 /// Device memory that stays with the pool between reads.
 const KEPT: u64 = 4 << 30;
+/// Tiles of JPEG 2000 that are decoded at once: each has a state with memory for all steps of one.
+const JPEG2000_STATES: usize = 32;
+/// Batches of JPEG that are decoded at once.
+const JPEG_STATES: usize = 8;
+/// Streams that storage writes in: in each one read goes after the other.
+const IO_STREAMS: usize = 16;
+/// What the buffer that storage writes to grows by.
+const BUFFER_STEP: u64 = 32 << 20;
 
 /// What is known of a device before it is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,13 +93,35 @@ pub struct Gpu {
     pub kernels: Kernels,
     /// Threads that read, decode on the host and fill slots.
     pub threads: ThreadPool,
+    /// Those for files of other machines, made when one is read.
+    far_threads: OnceLock<ThreadPool>,
     /// Page-locked memory.
     pub ring: Ring,
     /// Where results are given back.
     pub frees: Stream,
     context: Context,
     pool: Pool,
+    lender: &'static Lender,
+    jpeg2000: OnceLock<Result<States<nvjpeg2k::Decoder>, String>>,
+    jpeg: OnceLock<Result<States<nvjpeg::Decoder>, String>>,
+    /// Memory that storage writes to, while nobody reads.
+    buffer: Mutex<Option<Buffer>>,
     streams: Mutex<Vec<Streams>>,
+    lanes: Mutex<Vec<Lane>>,
+}
+
+/// A stream of a write, with what waits for it and what the host and the device tell each other.
+pub struct Lane {
+    /// Where its work goes.
+    pub stream: Stream,
+    /// What it waits for is there.
+    pub ready: Event,
+    /// What the host must know is known.
+    pub known: Event,
+    /// Its memory may be used again.
+    pub free: Event,
+    /// Tables on their way to the device, numbers on their way back.
+    pub notes: Pinned,
 }
 
 /// The streams of one read. The first one is where it begins and ends.
@@ -90,8 +130,24 @@ pub struct Streams {
     pub lanes: Vec<Stream>,
     /// One for each of them.
     pub joins: Vec<Event>,
+    /// Where the group that a lane has in hand begins.
+    pub begins: Vec<Event>,
     /// Where the one word comes that says how it went.
     pub verdict: Pinned,
+    /// Where storage writes, each with where its last read ends; made when first used.
+    io: OnceLock<Vec<(Stream, Event)>>,
+}
+
+impl Streams {
+    /// Where storage writes.
+    pub fn io(&self) -> &[(Stream, Event)] {
+        self.io.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Waits for all of them, whatever they say.
+    pub fn settle(&self) {
+        self.lanes.iter().chain(self.io().iter().map(|(stream, _)| stream)).for_each(|stream| drop(stream.wait()));
+    }
 }
 
 /// The devices in use, by ordinal.
@@ -108,12 +164,15 @@ fn nobody() -> Arc<str> {
     "cuda".into()
 }
 
+/// What the absence of a library means for a caller.
+pub fn unavailable_library(missing: &Missing) -> Error {
+    Error::Unavailable { name: nobody(), library: missing.library(), hint: missing.hint().to_owned() }
+}
+
 /// What the absence of a driver means for a caller.
 pub fn unavailable(absence: &Absence) -> Error {
     match absence {
-        Absence::Missing(missing) => {
-            Error::Unavailable { name: nobody(), library: missing.library(), hint: missing.hint().to_owned() }
-        }
+        Absence::Missing(missing) => unavailable_library(missing),
         Absence::Failed(failure) => Error::Unavailable {
             name: nobody(),
             library: format!("CUDA driver ({failure})"),
@@ -123,6 +182,17 @@ pub fn unavailable(absence: &Absence) -> Error {
 }
 
 impl Gpu {
+    /// Threads for files of other machines; where there can be no more, those for files of this one.
+    pub fn far_threads(&self) -> &ThreadPool {
+        if let Some(threads) = self.far_threads.get() {
+            return threads;
+        }
+        match crew(FAR_THREADS, "cuda-far") {
+            Ok(threads) => self.far_threads.get_or_init(|| threads),
+            Err(_) => &self.threads,
+        }
+    }
+
     /// The device of an ordinal, made ready when it is first asked for.
     pub fn get(ordinal: i32) -> Result<Arc<Self>> {
         let driver = Driver::get().map_err(unavailable)?;
@@ -165,20 +235,26 @@ impl Gpu {
         let shared =
             driver.device(ordinal).and_then(|device| device.attribute(Attribute::SharedMemory)).map_err(failed)?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = ThreadPoolBuilder::new()
-            .num_threads(cores.clamp(2, THREADS))
-            .thread_name(|i| format!("tiffjet-cuda-{i}"))
-            .build()
-            .map_err(|e| Error::Device { name: nobody(), device: device.clone(), source: e.to_string() })?;
+        let threads = crew(cores.clamp(2, THREADS), "cuda").map_err(|e| Error::Device {
+            name: nobody(),
+            device: device.clone(),
+            source: e.to_string(),
+        })?;
         Ok(Self {
             kernels,
             threads,
+            far_threads: OnceLock::new(),
             shared_memory: shared.max(0) as u32,
             ring: Ring::new(context),
             frees: context.stream().map_err(failed)?,
             context,
+            lender: Lender::new(&pool),
             pool,
+            jpeg2000: OnceLock::new(),
+            jpeg: OnceLock::new(),
+            buffer: Mutex::default(),
             streams: Mutex::default(),
+            lanes: Mutex::default(),
             device,
             info,
         })
@@ -211,19 +287,98 @@ impl Gpu {
         Ok(free.saturating_add(kept))
     }
 
+    /// States of nvJPEG2000, or why there are none.
+    pub fn jpeg2000(&self) -> Result<&States<nvjpeg2k::Decoder>, &str> {
+        let made = self.jpeg2000.get_or_init(|| {
+            let library = Nvjpeg2k::get().map_err(ToString::to_string)?;
+            let decoder = self.prepared(|| nvjpeg2k::Decoder::new(library, self.context, self.lender))?;
+            Ok(States::new(decoder, JPEG2000_STATES))
+        });
+        made.as_ref().map_err(String::as_str)
+    }
+
+    /// States of nvJPEG, or why there are none.
+    pub fn jpeg(&self) -> Result<&States<nvjpeg::Decoder>, &str> {
+        let made = self.jpeg.get_or_init(|| {
+            let library = Nvjpeg::get().map_err(ToString::to_string)?;
+            let decoder = self.prepared(|| nvjpeg::Decoder::new(library, self.context, self.lender))?;
+            Ok(States::new(decoder, JPEG_STATES))
+        });
+        made.as_ref().map_err(String::as_str)
+    }
+
+    /// What a library makes with this device as the thread's own.
+    fn prepared<T>(&self, make: impl FnOnce() -> Result<T, Refusal>) -> Result<T, String> {
+        let _current = self.enter().map_err(|failure| failure.to_string())?;
+        make().map_err(|(Refusal::Data(failure) | Refusal::Failed(failure))| failure.to_string())
+    }
+
     /// Streams for one read, used before or new.
     pub fn take_streams(&self) -> Result<Streams, Failure> {
         if let Some(streams) = self.streams.lock().unwrap_or_else(PoisonError::into_inner).pop() {
             return Ok(streams);
         }
         let lanes = (0..LANES).map(|_| self.context.stream()).collect::<Result<Vec<_>, _>>()?;
-        let joins = (0..LANES).map(|_| self.context.event(false)).collect::<Result<Vec<_>, _>>()?;
-        Ok(Streams { lanes, joins, verdict: self.context.pinned(4096)? })
+        let events = || (0..LANES).map(|_| self.context.event(false)).collect::<Result<Vec<_>, _>>();
+        let (joins, begins) = (events()?, events()?);
+        Ok(Streams { lanes, joins, begins, verdict: self.context.pinned(4096)?, io: OnceLock::new() })
+    }
+
+    /// Makes streams ready for storage.
+    pub fn prepare_io(&self, streams: &Streams, library: &CuFile) -> Result<(), Failure> {
+        if streams.io.get().is_none() {
+            let pair = || Ok((self.context.stream()?, self.context.event(false)?));
+            let made = (0..IO_STREAMS).map(|_| pair()).collect::<Result<Vec<(Stream, Event)>, _>>()?;
+            made.iter().for_each(|(stream, _)| library.know(stream));
+            // Streams belong to one read at a time.
+            let _ = streams.io.set(made);
+        }
+        Ok(())
+    }
+
+    /// Memory of `length` bytes at least that storage can write to: the one that is kept where it suffices.
+    pub fn take_buffer(&self, library: &'static CuFile, length: u64) -> Result<Buffer, Failure> {
+        let kept = self.buffer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match kept.filter(|buffer| buffer.memory().length() >= length) {
+            Some(buffer) => Ok(buffer),
+            None => {
+                let length = length.next_multiple_of(BUFFER_STEP);
+                // What the pool keeps unused is in the way of memory outside of it.
+                let memory = self.context.plain(length).or_else(|_| {
+                    self.pool.trim()?;
+                    self.context.plain(length)
+                })?;
+                Ok(library.buffer(memory))
+            }
+        }
+    }
+
+    /// Gives it back; the larger one is kept.
+    pub fn give_buffer(&self, buffer: Buffer) {
+        let mut kept = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.as_ref().is_none_or(|kept| kept.memory().length() < buffer.memory().length()) {
+            *kept = Some(buffer);
+        }
     }
 
     /// Gives streams back. Work may still be in them: what comes next is in order behind it.
     pub fn give_streams(&self, streams: Streams) {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner).push(streams);
+    }
+
+    /// A lane of a write, used before or new.
+    pub fn take_lane(&self) -> Result<Lane, Failure> {
+        if let Some(lane) = self.lanes.lock().unwrap_or_else(PoisonError::into_inner).pop() {
+            return Ok(lane);
+        }
+        let event = || self.context.event(false);
+        let notes = self.context.pinned(NOTES)?;
+        Ok(Lane { stream: self.context.stream()?, ready: event()?, known: event()?, free: event()?, notes })
+    }
+
+    /// Gives a lane back, with no work in it any more.
+    pub fn give_lane(&self, lane: Lane) {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner).push(lane);
     }
 
     /// What a refusal of the driver means for a file.
@@ -251,6 +406,11 @@ struct RingState {
     /// Slots given back, the oldest first: its copy is done soonest.
     idle: VecDeque<Slot>,
     made: usize,
+}
+
+/// Threads that fill slots.
+fn crew(threads: usize, name: &'static str) -> Result<ThreadPool, rayon::ThreadPoolBuildError> {
+    ThreadPoolBuilder::new().num_threads(threads).thread_name(move |i| format!("tiffjet-{name}-{i}")).build()
 }
 
 /// One slot.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tiffjet::codec::{self, Plain, TileFormat};
 use tiffjet::source::{MemorySource, Source};
 use tiffjet::{
-    Backend, Cpu, DType, Destination, Error, Fallback, Image, OpenOptions, ReadJob, ReadOptions, Tensor, Window,
+    Backend, Cpu, DType, Destination, Error, Fallback, Image, Io, OpenOptions, ReadJob, ReadOptions, Tensor, Window,
 };
 use tiffjet_cuda::{Cuda, Settings};
 use tiffjet_testkit::{Compression, Tiff, conformance_of, matrix};
@@ -49,7 +49,7 @@ fn sample(compression: Compression) -> Image {
     open("sample", tiff.build(&tiff.terrain(3)))
 }
 
-const FORBID: ReadOptions = ReadOptions { fallback: Fallback::Forbid, fill_failed: None };
+const FORBID: ReadOptions = ReadOptions { fallback: Fallback::Forbid, io: Io::Auto, fill_failed: None };
 
 #[test]
 fn settings() {

@@ -85,7 +85,7 @@ fn packed(plan: &LevelPlan, rows: &RowsView<'_>) -> Vec<Option<Vec<u8>>> {
     let name = Arc::from("packed");
     let cpu = Cpu::new(1).unwrap();
     let mut tiles = Vec::new();
-    let job = EncodeJob { name: &name, rows, plan, first: 0 };
+    let job = EncodeJob { name: &name, rows: rows.into(), plan, first: 0 };
     cpu.encode(&job, &mut |encoded| {
         for bytes in encoded.tiles {
             if bytes.is_empty() {

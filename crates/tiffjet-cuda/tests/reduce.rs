@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 use emulated::Emulated;
 use emulated::streams::Random;
 use reduce::{Level, Reduction};
-use tiffjet::{Backend, Cpu, DType, OverviewPlan, Resampling, RowsBuf, RowsView};
+use tiffjet::{Cpu, DType, OverviewPlan, Resampling, RowsBuf, RowsView};
 
 static KERNELS: LazyLock<Emulated> = LazyLock::new(|| Emulated::build("reduce"));
 

@@ -6,7 +6,8 @@
 //
 // FAKECUDA_FAIL, a list of `call=code` or `call=code@n` separated by commas, makes the n-th call (or all of them) fail;
 // `lost@n` makes every call from the n-th launch on fail as those of a device that is gone. FAKECUDA_MEMORY is the
-// device's memory in bytes.
+// device's memory in bytes. FAKECUDA_TIMELINE names a file that gets a line for everything that a test may ask the order
+// of: memory taken, work given to libraries, waits of the host.
 #include "fakecuda.h"
 
 #include <deque>
@@ -128,7 +129,30 @@ int failure(const char* call) {
     return OK;
 }
 
+void note(const std::string& line) {
+    const char* path = getenv("FAKECUDA_TIMELINE");
+    if (!path) return;
+    static FILE* file = fopen(path, "a");
+    if (!file) simt::die("no timeline");
+    fprintf(file, "%s\n", line.c_str());
+    fflush(file);
+}
+
 }  // namespace
+
+// What the fake libraries do is in the order of streams too.
+extern "C" __attribute__((visibility("default"))) void fakecuda_note(const char* line) {
+    std::lock_guard<std::recursive_mutex> locked(lock);
+    note(line);
+}
+extern "C" __attribute__((visibility("default"))) void fakecuda_put(Handle stream, void (*run)(void*), void* argument) {
+    std::lock_guard<std::recursive_mutex> locked(lock);
+    put(stream, [=] { run(argument); });
+}
+extern "C" __attribute__((visibility("default"))) void fakecuda_write(Address to, const void* from, size_t length) {
+    inside(to, length, "a library writes outside of device memory");
+    memcpy(reinterpret_cast<void*>(to), from, length);
+}
 
 #define BEGIN(call)                                       \
     std::lock_guard<std::recursive_mutex> locked_(lock);  \
@@ -191,7 +215,12 @@ API cuStreamCreate(Handle* stream, unsigned) {
     return OK;
 }
 API cuStreamDestroy_v2(Handle stream) { CURRENT(cuStreamDestroy_v2); run_all(stream_of(stream)); return OK; }
-API cuStreamSynchronize(Handle stream) { CURRENT(cuStreamSynchronize); run_all(stream_of(stream)); return OK; }
+API cuStreamSynchronize(Handle stream) {
+    CURRENT(cuStreamSynchronize);
+    note("wait for stream");
+    run_all(stream_of(stream));
+    return OK;
+}
 API cuStreamWaitEvent(Handle stream, Handle handle, unsigned) {
     CURRENT(cuStreamWaitEvent);
     Event* event = static_cast<Event*>(handle);
@@ -218,6 +247,7 @@ API cuEventSynchronize(Handle handle) {
     CURRENT(cuEventSynchronize);
     Event* event = static_cast<Event*>(handle);
     uint64_t due = event->recorded;
+    if (event->done < due) note("wait for event");
     if (event->done < due) run_until(event->where[due], [=] { return event->done >= due; });
     return OK;
 }
@@ -237,7 +267,7 @@ API cuMemAllocFromPoolAsync(Address* address, size_t length, Handle, Handle) {
     if (used + length > total_memory())
         for (Stream* stream : streams) if (!stream->running) run_all(stream);
     if (used + length > total_memory()) return OUT_OF_MEMORY;
-    u8* bytes = static_cast<u8*>(aligned_alloc(256, (length + GUARD + 255) & ~size_t(255)));
+    u8* bytes = static_cast<u8*>(aligned_alloc(4096, (length + GUARD + 4095) & ~size_t(4095)));
     if (!bytes) return OUT_OF_MEMORY;
     memset(bytes, 0xa5, length);
     memset(bytes + length, 0xfd, GUARD);
@@ -245,6 +275,17 @@ API cuMemAllocFromPoolAsync(Address* address, size_t length, Handle, Handle) {
     memory[*address] = length;
     used += length;
     most = std::max(most, used);
+    note("take " + std::to_string(length));
+    return OK;
+}
+API cuMemAlloc_v2(Address* address, size_t length) {
+    CURRENT(cuMemAlloc_v2);
+    return cuMemAllocFromPoolAsync(address, length, nullptr, nullptr);  // aligned to pages, as all memory here
+}
+API cuMemFree_v2(Address address) {
+    CURRENT(cuMemFree_v2);
+    for (Stream* stream : streams) if (!stream->running) run_all(stream);
+    release(address);
     return OK;
 }
 API cuMemFreeAsync(Address address, Handle stream) {
@@ -257,6 +298,7 @@ API cuMemHostAlloc(Handle* address, size_t length, unsigned) {
     *address = calloc(1, length);
     return *address ? OK : OUT_OF_MEMORY;
 }
+API cuMemFreeHost(Handle address) { CURRENT(cuMemFreeHost); free(address); return OK; }
 API cuMemcpyHtoDAsync_v2(Address to, const void* from, size_t length, Handle stream) {
     CURRENT(cuMemcpyHtoDAsync_v2);
     put(stream, [=] {
@@ -293,6 +335,16 @@ API cuLaunchKernel(Handle function, unsigned gx, unsigned gy, unsigned gz, unsig
     return OK;
 }
 #endif
+// Work of other libraries in a stream.
+extern "C" __attribute__((visibility("default"))) void fakecuda_submit(Handle stream, void (*run)(void*), void* data) {
+    std::lock_guard<std::recursive_mutex> locked(lock);
+    put(stream, [=] { run(data); });
+}
+// Whether bytes are memory of the device.
+extern "C" __attribute__((visibility("default"))) void fakecuda_inside(Address address, size_t length, const char* what) {
+    std::lock_guard<std::recursive_mutex> locked(lock);
+    inside(address, length, what);
+}
 API cuGetErrorName(int code, const char** name) {
     *name = code == OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : code == LOST ? "CUDA_ERROR_LAUNCH_FAILED" : "CUDA_ERROR";
     return OK;

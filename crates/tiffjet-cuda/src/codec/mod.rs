@@ -1,19 +1,126 @@
-//! The codecs that the device decodes: one file each, and the table of them all.
+//! The codecs that the device decodes: one file each, and the tables of them all. Most are kernels; some are libraries,
+//! which want their bytes in memory of the host.
 
 mod deflate;
+mod jpeg;
+mod jpeg2000;
 mod lzw;
 mod packbits;
 mod zstd;
 
-use crate::ffi::driver::{Failure, Stream};
+use tiffjet::{Layout, ReadPlan};
+
+use crate::ffi::driver::{Event, Failure, Stream};
+use crate::ffi::lend::Refusal;
 use crate::memory::Gpu;
 
 /// Every codec with a route on the device but that of no compression. A new one is a file beside this one and a line.
 pub static ROUTES: &[&dyn Route] = &[&packbits::PackBits, &lzw::Lzw, &deflate::Deflate, &zstd::Zstd];
 
+/// Every codec that a library decodes on the device. A new one is a file beside this one and a line.
+pub static LIBRARY_ROUTES: &[&dyn LibraryRoute] = &[&jpeg2000::Jpeg2000, &jpeg::Jpeg];
+
 /// The place in the table of the codec of this name.
 pub fn find(codec: &str) -> Option<usize> {
     ROUTES.iter().position(|route| route.codec() == codec)
+}
+
+/// The place in the table of libraries.
+pub fn find_library(codec: &str) -> Option<usize> {
+    LIBRARY_ROUTES.iter().position(|route| route.codec() == codec)
+}
+
+/// How a library leaves the pixels of a tile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Output {
+    /// Samples of a pixel side by side.
+    Pixels,
+    /// A plane for each sample, one behind the other.
+    Planes,
+}
+
+/// A tile that a library decodes.
+#[derive(Debug, Clone, Copy)]
+pub struct Coded<'a> {
+    /// Of which plan.
+    pub plan: &'a ReadPlan,
+    /// Rows that it must give.
+    pub rows: u32,
+    /// Bytes in the file.
+    pub length: usize,
+    /// Where it goes: device memory with room for the whole tile.
+    pub output: u64,
+    /// Place of its status.
+    pub id: u32,
+}
+
+/// Some tiles for a library, and what must happen around them.
+pub struct Submission<'a> {
+    /// The device.
+    pub gpu: &'a Gpu,
+    /// Tiles, all with one output.
+    pub tiles: &'a [Coded<'a>],
+    /// How they come out.
+    pub output: Output,
+    /// Where statuses go, by the `id` of a tile; all are bad at first.
+    pub statuses: u64,
+    /// What must be done before anything is written.
+    pub after: &'a Event,
+    /// What goes on after it.
+    pub lane: &'a Stream,
+    /// Nothing is decoded.
+    pub dry: bool,
+    /// Reads the bytes of a tile, by its place in the list; `false` when they can't be read, which is then known.
+    pub read: &'a (dyn Fn(usize, &mut [u8]) -> bool + Sync),
+}
+
+impl Submission<'_> {
+    /// Makes the statuses of tiles good when the stream comes to it.
+    fn mark(&self, stream: &Stream, mut ids: impl Iterator<Item = u32>) -> Result<(), Failure> {
+        let Some(mut first) = ids.next() else { return Ok(()) };
+        let mut next = first + 1;
+        let fill =
+            |first: u32, next: u32| stream.fill(self.statuses + 4 * u64::from(first), 0, 4 * u64::from(next - first));
+        for id in ids {
+            if id != next {
+                fill(first, next)?;
+                first = id;
+            }
+            next = id + 1;
+        }
+        fill(first, next)
+    }
+}
+
+/// A codec of a library on the device.
+pub trait LibraryRoute: Send + Sync {
+    /// Name of the host codec that decides when this one fails.
+    fn codec(&self) -> &'static str;
+
+    /// Name of the library.
+    fn library(&self) -> &'static str;
+
+    /// Why the library can't be used on a device, where it can't.
+    fn absence(&self, gpu: &Gpu) -> Option<String>;
+
+    /// How tiles of a file come out; `None` for those that the host decodes better.
+    fn output(&self, layout: &Layout) -> Option<Output>;
+
+    /// Tiles that are best given to the library at once.
+    fn at_once(&self) -> usize;
+
+    /// Gives tiles to the library. Those that it takes get a good status, in order behind their pixels; those that it
+    /// refuses keep the bad one. The lane goes on when the pixels are there.
+    fn submit(&self, submission: &Submission<'_>) -> Result<(), Failure>;
+}
+
+/// Data that a library refuses are no failure.
+fn data_refused<T>(outcome: Result<T, Refusal>) -> Result<Option<T>, Failure> {
+    match outcome {
+        Ok(value) => Ok(Some(value)),
+        Err(Refusal::Data(_)) => Ok(None),
+        Err(Refusal::Failed(failure)) => Err(failure),
+    }
 }
 
 /// Tiles of one codec, with their table on the device.

@@ -9,6 +9,7 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::fmt;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::load::{Library, Missing, Wanted, functions};
 
@@ -21,7 +22,8 @@ pub const WANTED: Wanted = Wanted {
     hint: "install the NVIDIA driver, 525 or later",
 };
 
-type Handle = *mut c_void;
+/// What the driver calls its objects.
+pub(super) type Handle = *mut c_void;
 type Status = c_int;
 
 functions! {
@@ -58,6 +60,9 @@ functions! {
         fn cuMemAllocFromPoolAsync(*mut u64, usize, Handle, Handle) -> Status;
         fn cuMemFreeAsync(u64, Handle) -> Status;
         fn cuMemHostAlloc(*mut *mut c_void, usize, c_uint) -> Status;
+        fn cuMemFreeHost(*mut c_void) -> Status;
+        fn cuMemAlloc_v2(*mut u64, usize) -> Status;
+        fn cuMemFree_v2(u64) -> Status;
         fn cuMemcpyHtoDAsync_v2(u64, *const c_void, usize, Handle) -> Status;
         fn cuMemcpyDtoHAsync_v2(*mut c_void, u64, usize, Handle) -> Status;
         fn cuMemsetD8Async(u64, u8, usize, Handle) -> Status;
@@ -111,6 +116,26 @@ pub struct Driver {
     library: Library,
     /// 12080 is CUDA 12.8.
     version: i32,
+    counted: Counted,
+}
+
+/// What has been asked of the driver in this process.
+#[derive(Debug, Default)]
+struct Counted {
+    takes: AtomicU64,
+    lent: AtomicU64,
+    waits: AtomicU64,
+}
+
+/// What has been asked of the driver in this process, so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Pieces of device memory taken for reads and results.
+    pub takes: u64,
+    /// Pieces of device memory that libraries took from the pool.
+    pub lent: u64,
+    /// Times the host waited for a whole stream. It never waits for a whole device.
+    pub waits: u64,
 }
 
 // SAFETY: the driver's functions may be called from any thread.
@@ -158,13 +183,19 @@ impl Driver {
         let library = Library::open(WANTED).map_err(Absence::Missing)?;
         // SAFETY: the types are those of cuda.h, which the driver keeps from version to version by new names.
         let functions = unsafe { Functions::load(&library) }.map_err(Absence::Missing)?;
-        let mut driver = Self { functions, library, version: 0 };
+        let mut driver = Self { functions, library, version: 0, counted: Counted::default() };
         let started = call!(&driver, cuInit(0));
         started.map_err(Absence::Failed)?;
         let mut version = 0;
         call!(&driver, cuDriverGetVersion(&mut version)).map_err(Absence::Failed)?;
         driver.version = version;
         Ok(driver)
+    }
+
+    /// What has been asked of it.
+    pub fn counts(&self) -> Counts {
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Counts { takes: of(&self.counted.takes), lent: of(&self.counted.lent), waits: of(&self.counted.waits) }
     }
 
     /// Where it was found.
@@ -359,6 +390,19 @@ impl Context {
         Ok(Pinned { address: address.cast(), length })
     }
 
+    /// Page-locked memory that is given back when it is dropped. Who drops it knows that no device uses it any more.
+    pub fn locked(&self, length: usize) -> Result<Locked> {
+        Ok(Locked { driver: self.driver, memory: self.pinned(length)? })
+    }
+
+    /// Device memory outside of pools, which storage can write to directly. Taking it may hold the device up.
+    pub fn plain(&self, length: u64) -> Result<Plain> {
+        let mut address = 0;
+        call!(self.driver, cuMemAlloc_v2(&mut address, length as usize))?;
+        self.driver.counted.takes.fetch_add(1, Ordering::Relaxed);
+        Ok(Plain { driver: self.driver, address, length })
+    }
+
     /// Loads a cubin or PTX, which must end with a zero byte.
     pub fn module(&self, image: &[u8]) -> Result<Module> {
         let mut handle = std::ptr::null_mut();
@@ -501,8 +545,14 @@ impl Drop for Stream {
 }
 
 impl Stream {
+    /// As libraries take it.
+    pub(super) fn handle(&self) -> Handle {
+        self.handle
+    }
+
     /// Waits until all is done.
     pub fn wait(&self) -> Result<()> {
+        self.driver.counted.waits.fetch_add(1, Ordering::Relaxed);
         call!(self.driver, cuStreamSynchronize(self.handle))
     }
 
@@ -520,9 +570,14 @@ impl Stream {
 
     /// Copies bytes of the device to page-locked memory. They are there after an event that is recorded after this.
     pub fn download(&self, from: u64, to: &mut Pinned, length: usize) -> Result<()> {
-        assert!(length <= to.length, "a copy must stay inside the memory");
+        self.download_at(from, to, 0, length)
+    }
+
+    /// The same to some place in the memory.
+    pub fn download_at(&self, from: u64, to: &mut Pinned, at: usize, length: usize) -> Result<()> {
+        assert!(at.checked_add(length).is_some_and(|end| end <= to.length), "a copy must stay inside the memory");
         // As above. What the host reads of it before the copy is done are old bytes or new ones.
-        call!(self.driver, cuMemcpyDtoHAsync_v2(to.address.cast(), from, length, self.handle))
+        call!(self.driver, cuMemcpyDtoHAsync_v2(to.address.wrapping_add(at).cast(), from, length, self.handle))
     }
 
     /// Sets bytes of the device.
@@ -534,6 +589,7 @@ impl Stream {
     pub fn take(&self, pool: &Pool, length: u64) -> Result<u64> {
         let mut address = 0;
         call!(self.driver, cuMemAllocFromPoolAsync(&mut address, length as usize, pool.handle, self.handle))?;
+        self.driver.counted.takes.fetch_add(1, Ordering::Relaxed);
         Ok(address)
     }
 
@@ -615,8 +671,8 @@ pub enum PoolValue {
     UsedHigh = 8,
 }
 
-/// A pool of device memory.
-#[derive(Debug)]
+/// A pool of device memory, for the life of the process.
+#[derive(Debug, Clone, Copy)]
 pub struct Pool {
     driver: &'static Driver,
     handle: Handle,
@@ -640,6 +696,32 @@ impl Pool {
         let mut value = 0u64;
         call!(self.driver, cuMemPoolGetAttribute(self.handle, which as c_int, std::ptr::from_mut(&mut value).cast()))?;
         Ok(value)
+    }
+
+    /// Memory for a library, in the order of the stream that it names.
+    pub(super) fn lend(&self, length: usize, stream: Handle) -> Result<u64> {
+        let mut address = 0;
+        call!(self.driver, cuMemAllocFromPoolAsync(&mut address, length, self.handle, stream))?;
+        self.driver.counted.lent.fetch_add(1, Ordering::Relaxed);
+        Ok(address)
+    }
+
+    /// Takes memory back from a library.
+    pub(super) fn take_back(&self, address: u64, stream: Handle) -> Result<()> {
+        call!(self.driver, cuMemFreeAsync(address, stream))
+    }
+
+    /// Page-locked memory for a library.
+    pub(super) fn lend_locked(&self, length: usize) -> Result<*mut c_void> {
+        const PORTABLE: c_uint = 1;
+        let mut address = std::ptr::null_mut();
+        call!(self.driver, cuMemHostAlloc(&mut address, length, PORTABLE))?;
+        Ok(address)
+    }
+
+    /// Takes page-locked memory back from a library, which no longer uses it.
+    pub(super) fn take_back_locked(&self, address: *mut c_void) -> Result<()> {
+        call!(self.driver, cuMemFreeHost(address))
     }
 
     /// Gives unused memory back to the device.
@@ -671,5 +753,72 @@ impl Pinned {
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above, and `self` is borrowed for writing.
         unsafe { std::slice::from_raw_parts_mut(self.address, self.length) }
+    }
+}
+
+/// Page-locked memory of the host with an owner, who drops it when no device uses it any more.
+#[derive(Debug)]
+pub struct Locked {
+    driver: &'static Driver,
+    memory: Pinned,
+}
+
+impl Locked {
+    /// Makes `memory` hold `length` bytes at least; gives the first of them. What was there is lost where it was too
+    /// small, so nobody may use it any more.
+    pub fn grow<'a>(memory: &'a mut Option<Self>, context: &Context, length: usize) -> Result<&'a mut [u8]> {
+        /// The least that is worth page-locking.
+        const LEAST: usize = 256 << 10;
+        let memory = match memory.take() {
+            Some(enough) if enough.bytes().len() >= length => memory.insert(enough),
+            _ => {
+                let roomy = length.max(LEAST).checked_next_power_of_two().unwrap_or(length);
+                memory.insert(context.locked(roomy)?)
+            }
+        };
+        Ok(&mut memory.bytes_mut()[..length])
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        self.memory.bytes()
+    }
+
+    /// The bytes, to be filled.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.memory.bytes_mut()
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        // A driver that does not answer any more has nothing to give back to.
+        let _ = call!(self.driver, cuMemFreeHost(self.memory.address.cast()));
+    }
+}
+
+/// Device memory outside of pools.
+#[derive(Debug)]
+pub struct Plain {
+    driver: &'static Driver,
+    address: u64,
+    length: u64,
+}
+
+impl Plain {
+    /// Where it begins.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// Bytes.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+}
+
+impl Drop for Plain {
+    fn drop(&mut self) {
+        let _ = call!(self.driver, cuMemFree_v2(self.address));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// The sources of kernels, by the names that `fakekernels.cpp` knows.
 const SOURCES: [&str; 13] = [
@@ -20,6 +20,31 @@ const SOURCES: [&str; 13] = [
     "ZSTD_ENCODE",
     "DEFLATE_ENCODE",
 ];
+
+/// Libraries beside the driver, and their sources.
+const LIBRARIES: [(&str, &str); 3] = [
+    ("libnvjpeg2k.so.0", "fakenvjpeg2k.cpp"),
+    ("libnvjpeg.so.13", "fakenvjpeg.cpp"),
+    ("libcufile.so.0", "fakecufile.cpp"),
+];
+
+/// A folder with the driver and all libraries.
+#[allow(dead_code)] // not every test binary
+pub fn libraries() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let driver = folder(false);
+        let folder = driver.with_file_name(format!("fakelibs-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        std::fs::copy(driver.join("libcuda.so.1"), folder.join("libcuda.so.1")).expect("a copy");
+        for (library, source) in LIBRARIES {
+            let mut link = compiler();
+            link.args(["-std=c++17", "-O2", "-fPIC", "-shared", "-Wl,-rpath,$ORIGIN", "-o"]).arg(folder.join(library));
+            run(link.arg(emulate(source)).arg(folder.join("libcuda.so.1")));
+        }
+        folder
+    })
+}
 
 /// A folder with a `libcuda.so.1`; `without_launch` leaves a symbol out.
 pub fn folder(without_launch: bool) -> &'static Path {
@@ -50,7 +75,26 @@ fn build(without_launch: bool) -> PathBuf {
             .arg(&object));
         link.arg(object);
     }
-    run(link.arg("-shared").arg("-o").arg(folder.join("libcuda.so.1")));
+    run(link.args(["-shared", "-Wl,-soname,libcuda.so.1", "-o"]).arg(folder.join("libcuda.so.1")));
+    folder
+}
+
+/// The same folder with an nvCOMP of this major version beside the driver.
+#[allow(dead_code)] // not every test needs one
+pub fn with_nvcomp(major: u32) -> PathBuf {
+    let driver = folder(false);
+    let folder = driver.with_file_name(format!("fakenvcomp{major}-{}", std::process::id()));
+    static BUILT: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    if !built.contains(&major) {
+        std::fs::create_dir_all(&folder).expect("a folder");
+        std::fs::copy(driver.join("libcuda.so.1"), folder.join("libcuda.so.1")).expect("a copy");
+        let version = format!("-DFAKE_MAJOR={major}");
+        let library = folder.join(format!("libnvcomp.so.{major}"));
+        let build = ["-std=c++17", "-O2", "-fPIC", "-shared", &version];
+        run(compiler().args(build).arg(emulate("fakenvcomp.cpp")).arg("-o").arg(library).arg("-ldl"));
+        built.push(major);
+    }
     folder
 }
 
@@ -68,6 +112,7 @@ fn run(command: &mut Command) {
 }
 
 /// Runs an ignored test of this binary in a process of its own, with the fake driver and these variables.
+#[allow(dead_code)] // not every test binary
 pub fn child(test: &str, variables: &[(&str, &str)]) {
     child_in(folder(false), test, variables);
 }

@@ -1,0 +1,202 @@
+#!/usr/bin/env python3
+"""Pictures on a GPU: JPEG and JPEG 2000 from a path to pixels in device memory, tiffjet and its rivals in one run; and the two
+ways of bytes to the device, pread and cuFile, for every codec.
+
+    images.py --data FOLDER --out RESULT.json --tiffjet READ_BENCH --check PICTURES [--size 16384]
+
+READ_BENCH and PICTURES are examples of tiffjet-cuda (`cargo build --release -p tiffjet-cuda --examples`). Needs NumPy, CuPy, tifffile
+and imagecodecs; rasterio for GDAL. nvJPEG, nvJPEG2000 and cuFile must be where the loader finds them.
+
+Files: one raster of 8 bits and three bands, every tile of 512 different, as JPEG (YCbCr 4:2:0, quality 85), JPEG 2000 lossless
+and lossy (38 dB); a quarter of a side of it for the codecs of the second table. They are made once, then reused, and are in the page
+cache. Rivals decode with 16 threads and upload what they have; the time is from the path to the pixels on the device.
+RESULT.json is written again after each step, so that a run cut short leaves what it had; tables lie beside it as RESULT.md.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+WORKERS = 16
+TILE = 512
+RUNS = 5
+PICTURES = {
+    "jpeg": ("jpeg", {"level": 85, "subsampling": "420"}),
+    "jpeg2000_lossless": ("jpeg2000", {"level": 0, "reversible": True, "codecformat": "j2k"}),
+    "jpeg2000_lossy": ("jpeg2000", {"level": 38, "reversible": False, "codecformat": "j2k"}),
+}
+PLAIN = {"none": None, "packbits": None, "lzw": None, "deflate": {"level": 6}, "zstd": {"level": 9}}
+
+
+def raster(size: int) -> np.ndarray:
+    """Hills, texture and noise, by the GPU."""
+    import cupy as cp
+
+    random = cp.random.default_rng(1)
+    out = cp.full((size, size, 3), 128, cp.float32)
+    for cells, amplitude in ((size // 1024, 60), (size // 128, 40), (size // 16, 12)):
+        nodes = random.standard_normal((cells + 2, cells + 2, 3), dtype=cp.float32)
+        place = cp.linspace(0, cells, size, dtype=cp.float32)
+        first = place.astype(cp.int32)
+        part = (place - first)[:, None]
+        for band in range(3):
+            rows = nodes[:, :, band]
+            rows = rows[first] * (1 - part) + rows[first + 1] * part
+            out[:, :, band] += amplitude * (rows[:, first] * (1 - part.T) + rows[:, first + 1] * part.T)
+    out += 2 * random.standard_normal(out.shape, dtype=cp.float32)
+    return cp.asnumpy(cp.clip(out, 0, 255).astype(cp.uint8))
+
+
+def make(folder: Path, size: int) -> None:
+    import tifffile
+
+    wanted = {name: folder / f"{name}.tif" for name in (*PICTURES, *PLAIN)}
+    if all(path.exists() for path in wanted.values()):
+        return
+    pixels = raster(size)
+    for name, (codec, settings) in PICTURES.items():
+        begun = time.perf_counter()
+        photometric = "ycbcr" if codec == "jpeg" else "rgb"
+        more = {"subsampling": (2, 2)} if codec == "jpeg" else {}
+        if codec == "jpeg":
+            settings = {"level": settings["level"]}
+        tifffile.imwrite(wanted[name], pixels, tile=(TILE, TILE), compression=codec, compressionargs=settings,
+                         photometric=photometric, maxworkers=WORKERS, **more)
+        print(f"{name}: {wanted[name].stat().st_size / 1e6:.0f} MB in {time.perf_counter() - begun:.1f} s", flush=True)
+    part = np.ascontiguousarray(pixels[: size // 2, : size // 2])
+    for name, settings in PLAIN.items():
+        tifffile.imwrite(wanted[name], part, tile=(TILE, TILE), compression=None if name == "none" else name,
+                         compressionargs=settings, photometric="rgb", maxworkers=WORKERS)
+
+
+def timed(work: Callable[[], object]) -> float:
+    times = []
+    for _ in range(3):
+        begun = time.perf_counter()
+        work()
+        times.append((time.perf_counter() - begun) * 1e3)
+    return statistics.median(times)
+
+
+def by_tifffile(path: Path) -> float:
+    import cupy as cp
+    import tifffile
+
+    def work() -> None:
+        cp.asarray(tifffile.imread(path, maxworkers=WORKERS))
+        cp.cuda.Device().synchronize()
+
+    return timed(work)
+
+
+def by_gdal(path: Path) -> float:
+    import cupy as cp
+    import rasterio
+
+    def work() -> None:
+        with rasterio.Env(GDAL_NUM_THREADS=str(WORKERS), GDAL_CACHEMAX=64), rasterio.open(path) as file:
+            cp.asarray(file.read())
+        cp.cuda.Device().synchronize()
+
+    return timed(work)
+
+
+def lines(command: list[str], **variables: str) -> list[dict]:
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | variables, timeout=200)
+    if done.returncode:
+        print(done.stdout[-2000:], done.stderr[-2000:], file=sys.stderr)
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def by_tiffjet(program: str, paths: list[Path], io: str = "auto", **variables: str) -> dict[str, dict]:
+    found = lines([program, "--runs", str(RUNS), "--io", io, *map(str, paths)], **variables)
+    return {Path(line["file"]).stem: line for line in found if "file" in line}
+
+
+def table(result: dict) -> str:
+    out = ["| file | MB | tiffjet | with 32 connections | tifffile + upload | GDAL + upload | pieces of memory | waits | "
+           "largest difference | mean |", "|---|---|---|---|---|---|---|---|---|---|"]
+    show = lambda value, form="{:.1f} ms": form.format(value) if isinstance(value, (int, float)) else "-"  # noqa: E731
+    for name in PICTURES:
+        row = result["pictures"].get(name, {})
+        own, many, check = row.get("tiffjet", {}), row.get("tiffjet_32", {}), row.get("check", {})
+        out.append(f"| {name} | {show(row.get('bytes', 0) / 1e6, '{:.0f}')} | {show(own.get('read_ms'))} | "
+                   f"{show(many.get('read_ms'))} | {show(row.get('tifffile_ms'))} | {show(row.get('gdal_ms'))} | "
+                   f"{own.get('takes', '-')} (libraries: {own.get('lent', '-')}) | {own.get('waits', '-')} | "
+                   f"{check.get('largest', '-')} | {check.get('mean', '-')} |")
+    out += ["", "| codec | pread | cuFile | auto | what cuFile said |", "|---|---|---|---|---|"]
+    for name, row in result["io"].items():
+        notes = "; ".join(row.get("cufile", {}).get("notes", []))
+        out.append(f"| {name} | {show(row.get('pread', {}).get('read_ms'))} | {show(row.get('cufile', {}).get('read_ms'))} | "
+                   f"{show(row.get('auto', {}).get('read_ms'))} | {notes} |")
+    return "\n".join(out) + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--tiffjet", required=True)
+    parser.add_argument("--check", required=True)
+    parser.add_argument("--size", type=int, default=16384)
+    chosen = parser.parse_args()
+    chosen.data.mkdir(parents=True, exist_ok=True)
+    make(chosen.data, chosen.size)
+    result: dict = {"size": chosen.size, "workers": WORKERS, "pictures": {name: {} for name in PICTURES}, "io": {}}
+
+    def save() -> None:
+        chosen.out.write_text(json.dumps(result, indent=1) + "\n")
+        chosen.out.with_suffix(".md").write_text(table(result))
+
+    def step(name: str, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 -- a rival that is missing is left out
+            result.setdefault("left_out", {})[name] = repr(error)[:300]
+        save()
+
+    paths = {name: chosen.data / f"{name}.tif" for name in (*PICTURES, *PLAIN)}
+    pictures = [paths[name] for name in PICTURES]
+    for path in paths.values():
+        path.read_bytes()
+
+    def own(key: str, **variables: str) -> None:
+        for name, line in by_tiffjet(chosen.tiffjet, pictures, **variables).items():
+            result["pictures"][name][key] = line
+
+    def check() -> None:
+        listed = chosen.data / "list"
+        listed.write_text("\n".join(map(str, pictures)) + "\n")
+        for line in lines([chosen.check, str(listed)]):
+            result["pictures"][Path(line["file"]).stem]["check"] = line
+
+    def ways(io: str) -> None:
+        for name, line in by_tiffjet(chosen.tiffjet, list(paths.values()), io).items():
+            result["io"].setdefault(name, {})[io] = line
+
+    step("tiffjet", lambda: own("tiffjet"))
+    step("tiffjet_32", lambda: own("tiffjet_32", CUDA_DEVICE_MAX_CONNECTIONS="32"))
+    for name in PICTURES:
+        row = result["pictures"][name]
+        row["bytes"] = paths[name].stat().st_size
+        step(f"tifffile {name}", lambda: row.update(tifffile_ms=by_tifffile(paths[name])))
+        if name == "jpeg":
+            step(f"GDAL {name}", lambda: row.update(gdal_ms=by_gdal(paths[name])))
+    step("check", check)
+    for io in ("pread", "cufile", "auto"):
+        step(f"io {io}", lambda: ways(io))
+    print(table(result))
+    print(result.get("left_out", ""))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,330 @@
+//! JPEG 2000: nvJPEG2000, a state and a stream for each tile in flight.
+//!
+//! The library says little of damaged data, so the head of every codestream and the chain of its parts are walked first:
+//! what is cut off, larger than its tile or unusual is the host's matter.
+
+use tiffjet::{DType, Layout};
+
+use super::{Coded, LibraryRoute, Output, Submission, data_refused};
+use crate::ffi::driver::Failure;
+use crate::ffi::nvjpeg2k::{self, MOST_COMPONENTS, Plane, Sample};
+use crate::memory::Gpu;
+
+/// JPEG 2000.
+pub struct Jpeg2000;
+
+/// Tiles that a thread gives to the library one after the other.
+const AT_ONCE: usize = 2;
+
+impl LibraryRoute for Jpeg2000 {
+    fn codec(&self) -> &'static str {
+        "jpeg2000"
+    }
+
+    fn library(&self) -> &'static str {
+        nvjpeg2k::WANTED.name
+    }
+
+    fn absence(&self, gpu: &Gpu) -> Option<String> {
+        gpu.jpeg2000().err().map(str::to_owned)
+    }
+
+    fn output(&self, layout: &Layout) -> Option<Output> {
+        let format = &layout.format;
+        (sample(format.dtype).is_some() && usize::from(format.samples) <= MOST_COMPONENTS).then_some(Output::Planes)
+    }
+
+    fn at_once(&self) -> usize {
+        AT_ONCE
+    }
+
+    fn submit(&self, submission: &Submission<'_>) -> Result<(), Failure> {
+        let Ok(states) = submission.gpu.jpeg2000() else { return Ok(()) };
+        submission.tiles.iter().enumerate().try_for_each(|(i, tile)| {
+            let Some(mut state) = data_refused(states.take())? else { return Ok(()) };
+            let outcome = decode(submission, i, tile, &mut state);
+            if outcome.is_err() {
+                // Nothing of it may write when its memory is given to somebody else.
+                let _ = state.stream().wait();
+            }
+            states.give_back(state);
+            outcome
+        })
+    }
+}
+
+fn sample(dtype: DType) -> Option<Sample> {
+    match dtype {
+        DType::UInt8 => Some(Sample::UInt8),
+        DType::UInt16 => Some(Sample::UInt16),
+        DType::Int16 => Some(Sample::Int16),
+        _ => None,
+    }
+}
+
+/// One tile: read, looked at, parsed and put into the state's stream.
+fn decode(work: &Submission<'_>, i: usize, tile: &Coded<'_>, state: &mut nvjpeg2k::State) -> Result<(), Failure> {
+    let format = &tile.plan.layout().format;
+    let Some(sample) = sample(format.dtype) else { return Ok(()) };
+    let input = state.input(tile.length)?;
+    if !(work.read)(i, input) || work.dry {
+        return Ok(());
+    }
+    let Some(head) = Head::new(input).filter(|head| head.fits(tile)) else { return Ok(()) };
+    let Some(components) = data_refused(state.parse(head.start, head.length))? else { return Ok(()) };
+    // The library writes what it has read, not what was read here.
+    let agreed = components.len() == head.components.len()
+        && components.iter().all(|component| (component.width, component.height) == (head.width, head.height));
+    if !agreed {
+        return Ok(());
+    }
+    let pitch = format.width as usize * format.dtype.size();
+    let plane = pitch as u64 * u64::from(tile.rows);
+    let planes: Vec<Plane> =
+        (0..components.len() as u64).map(|c| Plane { address: tile.output + c * plane, pitch }).collect();
+    state.stream().wait_for(work.after)?;
+    if data_refused(state.decode(&planes, sample))?.is_some() {
+        work.mark(state.stream(), std::iter::once(tile.id))?;
+    }
+    // What the library began before it refused may still write.
+    let done = state.finish()?;
+    work.lane.wait_for(done)
+}
+
+/// What the head of a codestream says.
+#[derive(Debug, PartialEq, Eq)]
+struct Head {
+    /// Where the codestream begins in the data of the tile.
+    start: usize,
+    /// Its bytes.
+    length: usize,
+    width: u32,
+    height: u32,
+    /// Bits, and whether there is a sign, of each.
+    components: Vec<(u8, bool)>,
+}
+
+const SOC: u16 = 0xff4f;
+const SIZ: u16 = 0xff51;
+const SOT: u16 = 0xff90;
+const EOC: u16 = 0xffd9;
+/// Markers of the main header that any decoder of the first part knows: CAP, COD, COC, TLM, PLM, QCD, QCC, RGN, POC, PPM,
+/// CRG, COM.
+const PLAIN: [u16; 12] =
+    [0xff50, 0xff52, 0xff53, 0xff55, 0xff57, 0xff5c, 0xff5d, 0xff5e, 0xff5f, 0xff60, 0xff63, 0xff64];
+
+impl Head {
+    /// Reads it; `None` for what the host shall decide.
+    fn new(data: &[u8]) -> Option<Self> {
+        let (start, length) = codestream(data)?;
+        let stream = data.get(start..start.checked_add(length)?)?;
+        if number(stream, 0, 2)? != u32::from(SOC) || number(stream, 2, 2)? != u32::from(SIZ) {
+            return None;
+        }
+        let siz = Size::read(stream.get(6..4 + number(stream, 4, 2)? as usize)?)?;
+        let end = chain(stream, 4 + number(stream, 4, 2)? as usize, siz.parts)?;
+        Some(Self { start, length: end, width: siz.width, height: siz.height, components: siz.components })
+    }
+
+    /// Whether it is just the tile: nothing to cut off, nothing to clamp.
+    fn fits(&self, tile: &Coded<'_>) -> bool {
+        let format = &tile.plan.layout().format;
+        let signed = matches!(format.dtype, DType::Int16);
+        (self.width, self.height) == (format.width, tile.rows)
+            && self.components.len() == usize::from(format.samples)
+            && self
+                .components
+                .iter()
+                .all(|&(bits, sign)| sign == signed && (1..=format.dtype.size() * 8).contains(&usize::from(bits)))
+    }
+}
+
+/// The marker segment SIZ.
+struct Size {
+    width: u32,
+    height: u32,
+    /// Tiles of the codestream.
+    parts: u64,
+    components: Vec<(u8, bool)>,
+}
+
+impl Size {
+    fn read(body: &[u8]) -> Option<Self> {
+        let field = |i: usize| number(body, 2 + 4 * i, 4);
+        let (width, height) = (field(0)?, field(1)?);
+        let (across, down) = (field(4)?, field(5)?);
+        // A grid that does not begin at its corner is legal, and nobody writes it into a tile.
+        let origins = [field(2)?, field(3)?, field(6)?, field(7)?];
+        if origins != [0; 4] || [width, height, across, down].contains(&0) {
+            return None;
+        }
+        let count = number(body, 34, 2)? as usize;
+        let components = body.get(36..)?.as_chunks::<3>().0;
+        // Samples that several pixels share are spread by the host.
+        if components.len() != count || components.iter().any(|&[_, dx, dy]| (dx, dy) != (1, 1)) {
+            return None;
+        }
+        Some(Self {
+            width,
+            height,
+            parts: u64::from(width.div_ceil(across)) * u64::from(height.div_ceil(down)),
+            components: components.iter().map(|&[depth, ..]| ((depth & 0x7f) + 1, depth & 0x80 != 0)).collect(),
+        })
+    }
+}
+
+/// Where the codestream stands: the data themselves, or a box of a JP2 file that does nothing with its components.
+fn codestream(data: &[u8]) -> Option<(usize, usize)> {
+    if data.starts_with(&SOC.to_be_bytes()) {
+        return Some((0, data.len()));
+    }
+    let mut boxes = Boxes { data, at: 0, end: data.len() };
+    while let Some((kind, body)) = boxes.next()? {
+        match &kind {
+            b"jp2h" => {
+                let mut inner = Boxes { data, at: body.0, end: body.1 };
+                while let Some((kind, _)) = inner.next()? {
+                    // A palette, or channels in another order.
+                    if [*b"pclr", *b"cmap", *b"cdef"].contains(&kind) {
+                        return None;
+                    }
+                }
+            }
+            b"jp2c" => return Some((body.0, body.1 - body.0)),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Boxes of a JP2 file, one after the other.
+struct Boxes<'a> {
+    data: &'a [u8],
+    at: usize,
+    end: usize,
+}
+
+impl Boxes<'_> {
+    /// Kind, and first byte and end of the content of the next; `None` inside at the end, outside for what is no box.
+    #[allow(clippy::type_complexity)] // one pair in another
+    fn next(&mut self) -> Option<Option<([u8; 4], (usize, usize))>> {
+        if self.at >= self.end {
+            return Some(None);
+        }
+        let length = number(self.data, self.at, 4)? as usize;
+        let kind: [u8; 4] = self.data.get(self.at + 4..self.at + 8)?.try_into().ok()?;
+        let (head, length) = match length {
+            0 => (8, self.end - self.at),
+            1 => (16, usize::try_from(u64::from_be_bytes(self.data.get(self.at + 8..)?.first_chunk().copied()?)).ok()?),
+            _ => (8, length),
+        };
+        let end = self.at.checked_add(length).filter(|&end| end <= self.end && length >= head)?;
+        let body = (self.at + head, end);
+        self.at = end;
+        Some(Some((kind, body)))
+    }
+}
+
+/// Walks from the main header over the chain of tile parts to the end of the codestream, which must be there; gives it.
+fn chain(stream: &[u8], mut at: usize, parts: u64) -> Option<usize> {
+    const SOT_BYTES: usize = 12;
+    loop {
+        let marker = number(stream, at, 2)? as u16;
+        if marker == SOT {
+            break;
+        }
+        if !PLAIN.contains(&marker) {
+            return None;
+        }
+        at = at.checked_add(2 + number(stream, at + 2, 2)?.max(2) as usize)?;
+    }
+    let mut seen = 0;
+    loop {
+        match number(stream, at, 2)? as u16 {
+            SOT => {
+                let length = number(stream, at + 6, 4)? as usize;
+                // 0: up to the end of the codestream, in the last one.
+                let next = if length == 0 { stream.len().checked_sub(2)? } else { at.checked_add(length)? };
+                if next < at + SOT_BYTES || u64::from(number(stream, at + 4, 2)?) >= parts {
+                    return None;
+                }
+                seen += 1;
+                at = next;
+            }
+            EOC if seen >= parts => return Some(at + 2),
+            _ => return None,
+        }
+    }
+}
+
+/// A big-endian number of some bytes.
+fn number(bytes: &[u8], at: usize, length: usize) -> Option<u32> {
+    Some(bytes.get(at..at.checked_add(length)?)?.iter().fold(0, |n, &byte| n << 8 | u32::from(byte)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tiffjet::codec::{self, Plain, Settings, TileFormat};
+
+    fn encoded(dtype: DType, samples: u16) -> Vec<u8> {
+        let format = TileFormat::new(34712, (40, 24), samples, dtype);
+        let bytes: Vec<u8> = (0..40 * 24 * usize::from(samples) * dtype.size()).map(|i| (i * 7) as u8).collect();
+        let mut out = Vec::new();
+        let plain = Plain { bytes: &bytes, rows: 24, format: &format, settings: &Settings::default() };
+        codec::find(34712).unwrap().encode(&plain, &mut out).unwrap();
+        out
+    }
+
+    fn boxed(kind: &[u8; 4], body: &[u8]) -> Vec<u8> {
+        [&(body.len() as u32 + 8).to_be_bytes(), &kind[..], body].concat()
+    }
+
+    #[test]
+    fn heads_are_read() {
+        let data = encoded(DType::UInt8, 3);
+        let head = Head::new(&data).unwrap();
+        assert_eq!((head.width, head.height, &head.components[..]), (40, 24, &[(8, false); 3][..]));
+        assert_eq!((head.start, head.length), (0, data.len()));
+        let head = Head::new(&encoded(DType::Int16, 1)).unwrap();
+        assert_eq!(head.components, [(16, true)]);
+    }
+
+    #[test]
+    fn bytes_behind_the_end_are_left_out_and_a_missing_end_is_seen() {
+        let data = encoded(DType::UInt8, 1);
+        let padded = [&data[..], &[0; 9]].concat();
+        assert_eq!(Head::new(&padded).unwrap().length, data.len());
+        for cut in 0..data.len() {
+            assert_eq!(Head::new(&data[..cut]), None, "{cut}");
+        }
+    }
+
+    #[test]
+    fn a_codestream_is_found_in_its_box_and_palettes_are_the_hosts_matter() {
+        let data = encoded(DType::UInt8, 1);
+        let plain =
+            [boxed(b"jP  ", &[13, 10, 135, 10]), boxed(b"jp2h", &boxed(b"ihdr", &[0; 14])), boxed(b"jp2c", &data)];
+        let head = Head::new(&plain.concat()).unwrap();
+        assert_eq!((head.start, head.length), (plain.concat().len() - data.len(), data.len()));
+        let palette = [boxed(b"jp2h", &boxed(b"pclr", &[0; 4])), boxed(b"jp2c", &data)];
+        assert_eq!(Head::new(&palette.concat()), None);
+    }
+
+    #[test]
+    fn damaged_heads_are_no_panic() {
+        let data = encoded(DType::UInt8, 3);
+        let mut seed = 1u64;
+        for _ in 0..20_000 {
+            let mut bad = data.clone();
+            for _ in 0..3 {
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let at = (seed >> 33) as usize % bad.len().min(120);
+                bad[at] = (seed >> 20) as u8;
+            }
+            if let Some(head) = Head::new(&bad) {
+                assert!(head.start + head.length <= bad.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! The part of nvJPEG that is used, as safe functions.
+//!
+//! What makes them safe is what makes those of nvJPEG2000 safe: a [`State`] owns the bytes that the library reads.
+
+#![allow(unsafe_code)] // calls functions of the library
+
+use std::ffi::{c_int, c_uint};
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use super::driver::{Context, Event, Failure, Handle, Locked, Stream};
+use super::lend::{Allocator, Lender, Refusal, checked};
+use super::load::{Library, Missing, Wanted, functions};
+
+/// The library.
+pub const WANTED: Wanted = Wanted {
+    name: "nvJPEG",
+    sonames: &["libnvjpeg.so.13", "libnvjpeg.so.12"],
+    wheels: &["nvidia/cu13/lib", "nvidia/nvjpeg/lib"],
+    enables: "JPEG on the GPU",
+    hint: "pip install nvidia-nvjpeg (or nvidia-nvjpeg-cu12, as the driver is)",
+};
+
+type Status = c_int;
+/// Threads of the library's own for a batch.
+const THREADS: c_int = 2;
+/// Components that the library counts.
+const COMPONENTS: usize = 4;
+
+functions! {
+    struct Functions {
+        fn nvjpegGetProperty(c_int, *mut c_int) -> Status;
+        fn nvjpegCreateExV2(c_int, *mut Allocator, *mut Allocator, c_uint, *mut Handle) -> Status;
+        fn nvjpegJpegStateCreate(Handle, *mut Handle) -> Status;
+        fn nvjpegJpegStateDestroy(Handle) -> Status;
+        fn nvjpegGetImageInfo(Handle, *const u8, usize, *mut c_int, *mut c_int, *mut c_int, *mut c_int) -> Status;
+        fn nvjpegDecodeBatchedInitialize(Handle, Handle, c_int, c_int, c_int) -> Status;
+        fn nvjpegDecodeBatched(Handle, Handle, *const *const u8, *const usize, *mut Image, Handle) -> Status;
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Image {
+    planes: [*mut u8; COMPONENTS],
+    pitches: [usize; COMPONENTS],
+}
+
+/// What comes out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// Components as they are, each in a plane of its own.
+    Planes = 0,
+    /// YCbCr as red, green and blue, pixel by pixel.
+    Pixels = 5,
+}
+
+/// One image of a batch.
+#[derive(Debug, Clone)]
+pub struct Picture {
+    /// Its bytes in the input of the state.
+    pub bytes: Range<usize>,
+    /// Device memory; planes stand one behind the other.
+    pub output: u64,
+    /// Pixels of a row, and of a row of each plane.
+    pub width: usize,
+    /// Rows.
+    pub height: usize,
+    /// Components.
+    pub components: usize,
+}
+
+/// The library, loaded.
+pub struct Nvjpeg {
+    functions: Functions,
+    library: Library,
+    version: (i32, i32, i32),
+}
+
+impl Nvjpeg {
+    /// The library of this machine, loaded when it is first asked for.
+    pub fn get() -> Result<&'static Self, &'static Missing> {
+        static LIBRARY: OnceLock<Result<Nvjpeg, Missing>> = OnceLock::new();
+        LIBRARY.get_or_init(Self::load).as_ref()
+    }
+
+    fn load() -> Result<Self, Missing> {
+        let library = Library::open(WANTED)?;
+        // SAFETY: the types are those of the header, which are the same in versions 12 and 13.
+        let functions = unsafe { Functions::load(&library) }?;
+        let property = |which: c_int| {
+            let mut value = 0;
+            // SAFETY: writes one number.
+            let status = unsafe { (functions.nvjpegGetProperty)(which, &mut value) };
+            if status == 0 { value } else { -1 }
+        };
+        let version @ (major, minor, patch) = (property(0), property(1), property(2));
+        if !(12..=13).contains(&major) {
+            return Err(library.refuse(format!("{major}.{minor}.{patch}")));
+        }
+        Ok(Self { functions, library, version })
+    }
+
+    /// Where it was found.
+    pub fn library(&self) -> &Library {
+        &self.library
+    }
+
+    /// Its version.
+    pub fn version(&self) -> String {
+        let (major, minor, patch) = self.version;
+        format!("{major}.{minor}.{patch}")
+    }
+}
+
+/// A decoder of one device, for the life of the process.
+pub struct Decoder {
+    library: &'static Nvjpeg,
+    context: Context,
+    lender: &'static Lender,
+    handle: Handle,
+}
+
+// SAFETY: the library's handle may be used by many threads at once.
+unsafe impl Send for Decoder {}
+// SAFETY: as above.
+unsafe impl Sync for Decoder {}
+
+impl Decoder {
+    /// Of this context, with memory of this lender.
+    pub fn new(library: &'static Nvjpeg, context: Context, lender: &'static Lender) -> Result<Self, Refusal> {
+        /// Codes are decoded by kernels. Decoders that some devices have beside them are no faster with all that is
+        /// around them, and were seen to stand still when four threads gave them batches.
+        const KERNELS: c_int = 2;
+        /// Chrominance that pixels share is interpolated, as the host does it.
+        const INTERPOLATE: c_uint = 1 << 5;
+        let (mut device, mut locked) = (lender.device(), lender.locked());
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: the allocators are copied, and what they name lives as long as the process.
+        let code = unsafe {
+            (library.functions.nvjpegCreateExV2)(KERNELS, &mut device, &mut locked, INTERPOLATE, &mut handle)
+        };
+        checked(lender, "nvjpegCreateExV2", code)?;
+        Ok(Self { library, context, lender, handle })
+    }
+
+    /// What one batch at a time needs.
+    pub fn state(&self) -> Result<State, Refusal> {
+        let mut state = State {
+            library: self.library,
+            context: self.context,
+            lender: self.lender,
+            handle: self.handle,
+            state: std::ptr::null_mut(),
+            stream: self.context.stream()?,
+            done: self.context.event(false)?,
+            busy: false,
+            input: None,
+        };
+        // SAFETY: the handle is live; writes one handle, which `State` gives back.
+        let code = unsafe { (self.library.functions.nvjpegJpegStateCreate)(self.handle, &mut state.state) };
+        checked(self.lender, "nvjpegJpegStateCreate", code)?;
+        Ok(state)
+    }
+}
+
+/// One batch at a time: its memory, its stream and the bytes it reads.
+pub struct State {
+    library: &'static Nvjpeg,
+    context: Context,
+    lender: &'static Lender,
+    handle: Handle,
+    state: Handle,
+    stream: Stream,
+    done: Event,
+    /// Whether work may still be in the stream.
+    busy: bool,
+    input: Option<Locked>,
+}
+
+// SAFETY: a state has one owner at a time, and the library does not care which thread that is.
+unsafe impl Send for State {}
+
+impl State {
+    /// Its stream.
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// Whether its last batch is done.
+    pub fn is_settled(&self) -> bool {
+        !self.busy || self.done.is_done().unwrap_or(true)
+    }
+
+    /// Waits for its own last batch.
+    pub fn settle(&mut self) -> Result<(), Failure> {
+        if self.busy {
+            self.done.wait()?;
+            self.busy = false;
+        }
+        Ok(())
+    }
+
+    /// Room for the bytes of the next batch.
+    pub fn input(&mut self, length: usize) -> Result<&mut [u8], Failure> {
+        self.settle()?;
+        Locked::grow(&mut self.input, &self.context, length)
+    }
+
+    fn bytes(&self, picture: &Picture) -> &[u8] {
+        self.input.as_ref().and_then(|input| input.bytes().get(picture.bytes.clone())).unwrap_or_default()
+    }
+
+    /// Whether the library sees in the bytes what they are thought to be: it writes as much as it sees.
+    pub fn agrees(&self, picture: &Picture, shape: Shape) -> bool {
+        let bytes = self.bytes(picture);
+        let (mut components, mut sampling) = (0, 0);
+        let (mut widths, mut heights) = ([0 as c_int; COMPONENTS], [0 as c_int; COMPONENTS]);
+        // SAFETY: reads the bytes and writes these numbers, `COMPONENTS` of the latter two.
+        let code = unsafe {
+            (self.library.functions.nvjpegGetImageInfo)(
+                self.handle,
+                bytes.as_ptr(),
+                bytes.len(),
+                &mut components,
+                &mut sampling,
+                widths.as_mut_ptr(),
+                heights.as_mut_ptr(),
+            )
+        };
+        let size = (picture.width as c_int, picture.height as c_int);
+        let sized = if shape == Shape::Planes { picture.components } else { 1 };
+        code == 0
+            && components == picture.components as c_int
+            && widths.into_iter().zip(heights).take(sized).all(|found| found == size)
+    }
+
+    /// Puts the decode of a batch into the stream.
+    pub fn decode(&mut self, pictures: &[Picture], shape: Shape) -> Result<(), Refusal> {
+        let functions = &self.library.functions;
+        let count = pictures.len() as c_int;
+        // SAFETY: handles are live. It also forgets a batch that failed.
+        let code = unsafe {
+            (functions.nvjpegDecodeBatchedInitialize)(self.handle, self.state, count, THREADS, shape as c_int)
+        };
+        checked(self.lender, "nvjpegDecodeBatchedInitialize", code)?;
+        let (bytes, lengths): (Vec<*const u8>, Vec<usize>) =
+            pictures.iter().map(|picture| self.bytes(picture)).map(|bytes| (bytes.as_ptr(), bytes.len())).unzip();
+        let mut images: Vec<Image> = pictures.iter().map(|picture| picture.image(shape)).collect();
+        // It may be in the stream even where the library then says no.
+        self.busy = true;
+        // SAFETY: as many bytes, lengths and images as the batch was made for; the bytes live as long as the state and
+        // stay as they are until the batch is done; the images are device memory with room for what `agrees` found.
+        let code = unsafe {
+            (functions.nvjpegDecodeBatched)(
+                self.handle,
+                self.state,
+                bytes.as_ptr(),
+                lengths.as_ptr(),
+                images.as_mut_ptr(),
+                self.stream.handle(),
+            )
+        };
+        checked(self.lender, "nvjpegDecodeBatched", code)
+    }
+
+    /// Marks the end of what is in its stream so far.
+    pub fn finish(&mut self) -> Result<&Event, Failure> {
+        self.done.record(&self.stream)?;
+        self.busy = true;
+        Ok(&self.done)
+    }
+}
+
+impl Picture {
+    fn image(&self, shape: Shape) -> Image {
+        let mut image = Image { planes: [std::ptr::null_mut(); COMPONENTS], pitches: [0; COMPONENTS] };
+        let plane = (self.width * self.height) as u64;
+        match shape {
+            Shape::Pixels => {
+                image.planes[0] = self.output as *mut u8;
+                image.pitches[0] = self.width * self.components;
+            }
+            Shape::Planes => {
+                for (i, (at, pitch)) in
+                    image.planes.iter_mut().zip(&mut image.pitches).take(self.components).enumerate()
+                {
+                    *at = (self.output + i as u64 * plane) as *mut u8;
+                    *pitch = self.width;
+                }
+            }
+        }
+        image
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        // Where the driver does not answer any more, neither does the library.
+        if self.busy && self.stream.wait().is_err() {
+            return;
+        }
+        if !self.state.is_null() {
+            // SAFETY: it is live and destroyed once; nothing of it is in use.
+            unsafe { (self.library.functions.nvjpegJpegStateDestroy)(self.state) };
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! States of libraries, kept from read to read. Each has memory of its own, so there are as many as work at once.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, PoisonError};
+
+use crate::ffi::lend::Refusal;
+use crate::ffi::{nvjpeg, nvjpeg2k};
+
+/// What makes states.
+pub trait Decoder: Send + Sync {
+    /// What decodes one thing at a time.
+    type State: Send;
+
+    /// A new one.
+    fn make(&self) -> Result<Self::State, Refusal>;
+
+    /// Whether its last work is done, so that taking it waits for nothing.
+    fn is_settled(state: &Self::State) -> bool;
+}
+
+impl Decoder for nvjpeg2k::Decoder {
+    type State = nvjpeg2k::State;
+
+    fn make(&self) -> Result<Self::State, Refusal> {
+        self.state()
+    }
+
+    fn is_settled(state: &Self::State) -> bool {
+        state.is_settled()
+    }
+}
+
+impl Decoder for nvjpeg::Decoder {
+    type State = nvjpeg::State;
+
+    fn make(&self) -> Result<Self::State, Refusal> {
+        self.state()
+    }
+
+    fn is_settled(state: &Self::State) -> bool {
+        state.is_settled()
+    }
+}
+
+/// The states of one decoder.
+pub struct States<D: Decoder> {
+    decoder: D,
+    most: usize,
+    kept: Mutex<Kept<D::State>>,
+    back: Condvar,
+}
+
+struct Kept<S> {
+    /// Given back, the oldest first: its work is done soonest.
+    idle: VecDeque<S>,
+    made: usize,
+}
+
+impl<D: Decoder> States<D> {
+    /// At most so many.
+    pub fn new(decoder: D, most: usize) -> Self {
+        let kept = Mutex::new(Kept { idle: VecDeque::new(), made: 0 });
+        Self { decoder, most, kept, back: Condvar::new() }
+    }
+
+    /// Takes one. It waits for its own last work when it is next used, and for nothing else.
+    pub fn take(&self) -> Result<D::State, Refusal> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let settled = kept.idle.front().is_some_and(D::is_settled);
+            if (settled || kept.made >= self.most)
+                && let Some(state) = kept.idle.pop_front()
+            {
+                return Ok(state);
+            }
+            if kept.made < self.most {
+                kept.made += 1;
+                drop(kept);
+                return self.decoder.make().inspect_err(|_| self.lose());
+            }
+            kept = self.back.wait(kept).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Gives it back.
+    pub fn give_back(&self, state: D::State) {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).idle.push_back(state);
+        self.back.notify_one();
+    }
+
+    fn lose(&self) {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).made -= 1;
+        self.back.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[derive(Default)]
+    struct Counter(AtomicUsize);
+
+    impl Decoder for Counter {
+        type State = (usize, bool);
+
+        fn make(&self) -> Result<Self::State, Refusal> {
+            Ok((self.0.fetch_add(1, Ordering::Relaxed), false))
+        }
+
+        fn is_settled(state: &Self::State) -> bool {
+            state.1
+        }
+    }
+
+    #[test]
+    fn a_settled_one_goes_before_a_new_one_and_a_new_one_before_a_wait() {
+        let states = States::new(Counter::default(), 2);
+        states.give_back(states.take().unwrap());
+        let second = states.take().unwrap();
+        assert_eq!(second.0, 1, "the first one is still at work");
+        states.give_back((1, true));
+        // The oldest is waited for when there are enough.
+        assert_eq!(states.take().unwrap().0, 0);
+        assert_eq!(states.take().unwrap().0, 1);
+    }
+}

@@ -1,0 +1,440 @@
+//! Routes by libraries without a GPU: recorded fakes of the libraries beside the fake driver, on one timeline.
+
+mod fake;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tiffjet::codec::{self, Plain, TileFormat};
+use tiffjet::source::{MemorySource, Source};
+use tiffjet::{Cpu, DType, Error, Fallback, Image, Io, OpenOptions, ReadOptions, Report, Window};
+use tiffjet_cuda::{Cuda, Settings};
+use tiffjet_testkit::{Tiff, Value};
+
+const J2K: u16 = 34712;
+const JPEG: u16 = 7;
+const FORBID: ReadOptions = ReadOptions { fallback: Fallback::Forbid, io: Io::Auto, fill_failed: None };
+
+/// Runs a test in a process with the fake libraries; gives what they wrote on the timeline.
+fn child(test: &str, variables: &[(&str, &str)]) -> Vec<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("timeline");
+    let mut all = vec![("FAKECUDA_TIMELINE", path.to_str().unwrap())];
+    all.extend(variables);
+    fake::child_in(fake::libraries(), test, &all);
+    lines(&path)
+}
+
+fn lines(path: &Path) -> Vec<String> {
+    std::fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect()
+}
+
+fn count(timeline: &[String], word: &str) -> usize {
+    timeline.iter().filter(|line| line.starts_with(word)).count()
+}
+
+fn open(file: Vec<u8>) -> Image {
+    let source: Arc<dyn Source> = Arc::new(MemorySource::named("library", file));
+    Image::from_source(source, &OpenOptions::default()).unwrap()
+}
+
+fn read(image: &Image, cuda: &Cuda, options: &ReadOptions) -> Result<(Vec<u8>, Report), Error> {
+    let tensor = image.read_with(cuda, &Window::default(), options)?;
+    let mut bytes = vec![0; tensor.storage().length()];
+    tensor.storage().to_host(&mut bytes)?;
+    Ok((bytes, tensor.report))
+}
+
+/// The pixels that a file of `tiff` must give.
+fn pixels(tiff: &Tiff, seed: u64) -> Vec<u8> {
+    let plain = tiff.clone().compression(tiffjet_testkit::Compression::None);
+    let tensor = open(plain.build(&tiff.terrain(seed))).read(&Window::default()).unwrap();
+    tensor.bytes().unwrap().to_vec()
+}
+
+/// Interleaved samples of `size` bytes to planes.
+fn planes(rows: &[u8], samples: usize, size: usize) -> Vec<u8> {
+    (0..samples)
+        .flat_map(|s| rows.chunks_exact(samples * size).flat_map(move |p| p[s * size..][..size].to_vec()))
+        .collect()
+}
+
+/// A codestream with a real head and a body that the fake takes.
+fn codestream(rows: &[u8], width: u32, samples: usize, dtype: DType) -> Vec<u8> {
+    let size = dtype.size();
+    let height = (rows.len() / (width as usize * samples * size)) as u32;
+    let depth = (size * 8 - 1) as u8 | if dtype == DType::Int16 { 0x80 } else { 0 };
+    let mut out = vec![0xff, 0x4f, 0xff, 0x51];
+    out.extend((38 + 3 * samples as u16).to_be_bytes());
+    out.extend([0, 0]);
+    for field in [width, height, 0, 0, width, height, 0, 0] {
+        out.extend(field.to_be_bytes());
+    }
+    out.extend((samples as u16).to_be_bytes());
+    out.extend([depth, 1, 1].repeat(samples));
+    let body = planes(rows, samples, size);
+    out.extend([0xff, 0x90, 0, 10, 0, 0]);
+    out.extend((body.len() as u32 + 18).to_be_bytes());
+    out.extend([0, 1, 0xff, 0x93]);
+    out.extend(b"FAKE");
+    out.extend(body);
+    out.extend([0xff, 0xd9]);
+    out
+}
+
+fn dtype_of(tiff: &Tiff) -> DType {
+    open(tiff.build(&tiff.terrain(0))).plan(&Window::default()).unwrap().layout().dtype()
+}
+
+/// A file of codestreams for the fake.
+fn jpeg2000(tiff: Tiff, width: u32, samples: usize) -> Tiff {
+    let dtype = dtype_of(&tiff);
+    tiff.compress_with(J2K, move |rows| codestream(rows, width, samples, dtype))
+}
+
+#[test]
+fn jpeg2000_of_all_kinds_goes_to_the_library() {
+    child("child_jpeg2000", &[]);
+}
+
+#[test]
+#[ignore = "in a process with the fake libraries"]
+fn child_jpeg2000() {
+    let cuda = Cuda::new(0).unwrap();
+    let tiled = || Tiff::new(100, 90).tile(32, 32);
+    for (tiff, width, samples) in [
+        (tiled(), 32, 1),
+        (tiled().samples(2), 32, 2),
+        (tiled().samples(3), 32, 3),
+        (tiled().samples(4), 32, 4),
+        (tiled().samples(3).bits(16), 32, 3),
+        (tiled().samples(3).signed(16), 32, 3),
+        (tiled().samples(3).planar(), 32, 1),
+        (Tiff::new(100, 90).samples(3).strips(7), 100, 3),
+    ] {
+        let expected = pixels(&tiff, 3);
+        let tiff = jpeg2000(tiff, width, samples);
+        let image = open(tiff.build(&tiff.terrain(3)));
+        let (found, report) = read(&image, &cuda, &FORBID).unwrap();
+        assert!(found == expected, "{samples} samples");
+        assert_eq!(report.routes, [("jpeg2000 on cuda:0 by nvJPEG2000".to_owned(), report.tiles)]);
+        assert_eq!(report.fallbacks, [""; 0]);
+        // Parts of it, and bands in another order.
+        let bands: Vec<u16> = (1..=tiff.shape().2).rev().collect();
+        let window = Window { rows: Some(5..61), cols: Some(30..99), bands: Some(bands), ..Window::default() };
+        let part = image.read_on(&cuda, &window).unwrap();
+        let mut bytes = vec![0; part.storage().length()];
+        part.storage().to_host(&mut bytes).unwrap();
+        let plain = tiff.clone().compression(tiffjet_testkit::Compression::None);
+        let plain = open(plain.build(&tiff.terrain(3))).read(&window).unwrap();
+        assert_eq!(bytes, plain.bytes().unwrap());
+    }
+}
+
+#[test]
+fn all_tiles_are_given_to_the_library_before_anybody_waits() {
+    let timeline = child("child_structure", &[]);
+    let submits = count(&timeline, "nvjpeg2kDecode");
+    assert_eq!(submits, 12);
+    let last = timeline.iter().rposition(|line| line == "nvjpeg2kDecode").unwrap();
+    let first_wait = timeline.iter().position(|line| line.starts_with("wait")).unwrap();
+    assert!(last < first_wait, "interleaved: {timeline:?}");
+    assert_eq!(count(&timeline, "wait"), 2, "one for the read, one for the copy to the host: {timeline:?}");
+    // The pixels, the statuses, the one pool of all tiles; and what the states of the library asked for.
+    let own: Vec<&String> = timeline.iter().filter(|l| l.starts_with("take") && *l != "take 12345").collect();
+    assert_eq!(own.len(), 3, "{timeline:?}");
+    assert_eq!(own[0], "take 27000");
+    assert_eq!(count(&timeline, "take 12345"), 12);
+}
+
+#[test]
+#[ignore = "in a process with the fake libraries"]
+fn child_structure() {
+    let tiff = jpeg2000(Tiff::new(100, 90).samples(3).tile(32, 32), 32, 3);
+    let cuda = Cuda::new(0).unwrap();
+    let before = cuda.counts();
+    let image = open(tiff.build(&tiff.terrain(3)));
+    let tensor = image.read_with(&cuda, &Window::default(), &FORBID).unwrap();
+    let after = cuda.counts();
+    assert_eq!((after.takes - before.takes, after.lent - before.lent, after.waits - before.waits), (3, 12, 1));
+    let mut bytes = vec![0; tensor.storage().length()];
+    tensor.storage().to_host(&mut bytes).unwrap();
+}
+
+#[test]
+fn more_tiles_than_states_wait_for_their_own_state_alone() {
+    let timeline = child("child_many", &[]);
+    assert_eq!(count(&timeline, "nvjpeg2kDecode"), 2 * 144);
+    assert_eq!(count(&timeline, "take 12345"), 32, "states are kept from read to read");
+    assert_eq!(count(&timeline, "wait for stream"), 2);
+    // Memory of the read: the pixels, the statuses, the pool; whatever the number of tiles and groups.
+    assert_eq!(count(&timeline, "take") - 32, 6);
+}
+
+#[test]
+#[ignore = "in a process with the fake libraries"]
+fn child_many() {
+    let tiff = jpeg2000(Tiff::new(192, 192).samples(3).tile(16, 16), 16, 3);
+    let image = open(tiff.build(&tiff.terrain(5)));
+    let cuda = Cuda::new(0).unwrap();
+    // Several groups on several lanes.
+    let cuda = cuda.with(Settings { budget: 100_000, ..Settings::default() });
+    for _ in 0..2 {
+        image.read_with(&cuda, &Window::default(), &FORBID).unwrap();
+    }
+}
+
+#[test]
+fn pixels_are_right_when_states_are_used_again() {
+    child("child_again", &[]);
+}
+
+#[test]
+#[ignore = "in a process with the fake libraries"]
+fn child_again() {
+    let plain = Tiff::new(192, 192).samples(3).tile(16, 16);
+    let cuda = Cuda::new(0).unwrap().with(Settings { budget: 100_000, ..Settings::default() });
+    for seed in 5..8 {
+        let expected = pixels(&plain, seed);
+        let tiff = jpeg2000(plain.clone(), 16, 3);
+        let image = open(tiff.build(&tiff.terrain(seed)));
+        assert!(read(&image, &cuda, &FORBID).unwrap().0 == expected);
+    }
+}
+
+/// Tiles that the fake refuses, every third one: real codestreams.
+fn mixed() -> (Tiff, Vec<u8>) {
+    let plain = Tiff::new(100, 90).samples(3).tile(32, 32);
+    let expected = pixels(&plain, 3);
+    let number = AtomicUsize::new(0);
+    let tiff = plain.compress_with(J2K, move |rows| {
+        if !number.fetch_add(1, Ordering::Relaxed).is_multiple_of(3) {
+            return codestream(rows, 32, 3, DType::UInt8);
+        }
+        let format = TileFormat::new(J2K, (32, 32), 3, DType::UInt8);
+        let mut out = Vec::new();
+        let plain = Plain { bytes: rows, rows: 32, format: &format, settings: &codec::Settings::default() };
+        codec::find(J2K).unwrap().encode(&plain, &mut out).unwrap();
+        out
+    });
+    (tiff, expected)
+}
+
+#[test]
+fn tiles_that_the_library_refuses_go_to_the_host_and_the_report_says_so() {
+    child("child_refused", &[]);
+}
+
+#[test]
+#[ignore = "in a process with the fake libraries"]
+fn child_refused() {
+    let cuda = Cuda::new(0).unwrap();
+    let (tiff, expected) = mixed();
+    let image = open(tiff.build(&tiff.terrain(3)));
+    let (found, report) = read(&image, &cuda, &ReadOptions::default()).unwrap();
+    assert!(found == expected);
+    assert_eq!(report.fallbacks.len(), 1);
+    assert!(report.fallbacks[0].starts_with("4 tiles of jpeg2000 decoded on the host"), "{:?}", report.fallbacks);
+    let error = read(&image, &cuda, &FORBID).unwrap_err();
+    assert!(matches!(&error, Error::Unsupported { feature, .. } if feature.contains("row 0, column 0")), "{error}");
+}
+
+#[test]
+fn tiles_that_are_not_in_the_file_are_filled() {
+    let timeline = child("child_sparse", &[]);
+    assert_eq!(count(&timeline, "nvjpeg2kDecode"), 9);
+}
+
+#[test]
+#[ignore = "in a process with the fake libraries"]
+fn child_sparse() {
+    let plain = Tiff::new(100, 90).samples(3).tile(32, 32).sparse([0, 5, 11]);
+    let expected = pixels(&plain, 3);
+    let tiff = jpeg2000(plain, 32, 3);
+    let (found, report) = read(&open(tiff.build(&tiff.terrain(3))), &Cuda::new(0).unwrap(), &FORBID).unwrap();
+    assert!(found == expected);
+    assert_eq!(report.sparse, 3);
+}
+
+#[test]
+fn what_the_library_says_of_itself_is_heard() {
+    // Sizes that differ from those of the head, a parser and a decoder that refuse: the host decides, and says it is damage.
+    for rule in ["FAKELIB_DISAGREES=1", "FAKELIB_FAIL=nvjpeg2kStreamParse=4", "FAKELIB_FAIL=nvjpeg2kDecode=3"] {
+        let (name, value) = rule.split_once('=').unwrap();
+        child("child_all_refused", &[(name, value)]);
+    }
+}
+
+#[test]
+#[ignore = "in a process with the fake libraries"]
+fn child_all_refused() {
+    let tiff = jpeg2000(Tiff::new(100, 90).tile(32, 32), 32, 1);
+    let image = open(tiff.build(&tiff.terrain(3)));
+    let error = read(&image, &Cuda::new(0).unwrap(), &ReadOptions::default()).unwrap_err();
+    assert!(matches!(&error, Error::Tile { row: 0, col: 0, .. }), "{error}");
+}
+
+#[test]
+fn memory_that_is_refused_is_named_as_the_driver_named_it() {
+    // Pixels, statuses, pool, and then what the library asks for.
+    for n in 1..=4 {
+        child("child_no_memory", &[("FAKECUDA_FAIL", &format!("cuMemAllocFromPoolAsync=2@{n}"))]);
+    }
+    child("child_guarded", &[("FAKECUDA_MEMORY", "40000")]);
+}
+
+#[test]
+#[ignore = "in a process with the fake libraries"]
+fn child_no_memory() {
+    let plain = Tiff::new(100, 90).samples(3).tile(32, 32);
+    let expected = pixels(&plain, 3);
+    let tiff = jpeg2000(plain, 32, 3);
+    let image = open(tiff.build(&tiff.terrain(3)));
+    let cuda = Cuda::new(0).unwrap();
+    let error = read(&image, &cuda, &FORBID).unwrap_err();
+    assert!(
+        matches!(&error, Error::Limit { what, .. } if what.contains("cuMemAllocFromPoolAsync failed with 2")),
+        "{error}"
+    );
+    assert!(read(&image, &cuda, &FORBID).unwrap().0 == expected);
+}
+
+#[test]
+#[ignore = "in a process with the fake libraries"]
+fn child_guarded() {
+    let tiff = jpeg2000(Tiff::new(100, 90).samples(3).tile(96, 96), 96, 3);
+    let image = open(tiff.build(&tiff.terrain(3)));
+    // 27000 bytes of pixels leave too few for one tile of 27648: nothing is taken.
+    let error = read(&image, &Cuda::new(0).unwrap(), &FORBID).unwrap_err();
+    assert!(matches!(error, Error::Limit { asked, .. } if asked >= 27648), "{error}");
+}
+
+#[test]
+fn a_library_of_another_age_or_none_is_a_fallback_with_a_reason() {
+    child("child_other_version", &[("FAKELIB_VERSION", "1"), ("EXPECTED", "is version 1.11.0")]);
+    child("child_other_version", &[("FAKELIB_FAIL", "nvjpeg2kCreateV2=7"), ("EXPECTED", "nvjpeg2kCreateV2")]);
+    fake::child("child_other_version", &[("EXPECTED", "nvJPEG2000: not available")]);
+}
+
+#[test]
+#[ignore = "in a process with the fake libraries"]
+fn child_other_version() {
+    let format = TileFormat::new(J2K, (32, 32), 1, DType::UInt8);
+    let tiff = Tiff::new(100, 90).tile(32, 32).compress_with(J2K, move |rows| {
+        let mut out = Vec::new();
+        let plain = Plain { bytes: rows, rows: 32, format: &format, settings: &codec::Settings::default() };
+        codec::find(J2K).unwrap().encode(&plain, &mut out).unwrap();
+        out
+    });
+    let (_, report) =
+        read(&open(tiff.build(&tiff.terrain(3))), &Cuda::new(0).unwrap(), &ReadOptions::default()).unwrap();
+    let word = std::env::var("EXPECTED").unwrap();
+    assert!(report.fallbacks[0].contains(&word), "{:?}", report.fallbacks);
+}
+
+/// Tables that every decoder takes: JPEGTables of the host codec.
+fn tables() -> Vec<u8> {
+    codec::jpeg_tables(&codec::Settings::default(), &TileFormat::new(JPEG, (32, 32), 3, DType::UInt8))
+}
+
+/// A JPEG stream with a real head and a body that the fake takes; without tables, as in most TIFFs.
+fn jpeg_stream(rows: &[u8], width: u16, samples: usize, in_planes: bool) -> Vec<u8> {
+    let height = (rows.len() / (usize::from(width) * samples)) as u16;
+    let mut out = vec![0xff, 0xd8, 0xff, 0xe0, 0, 4, b'J', b'F', 0xff, 0xc0];
+    out.extend((8 + 3 * samples as u16).to_be_bytes());
+    out.push(8);
+    out.extend(height.to_be_bytes());
+    out.extend(width.to_be_bytes());
+    out.push(samples as u8);
+    (0..samples as u8).for_each(|i| out.extend([i, 0x11, 0]));
+    out.extend([0xff, 0xda]);
+    out.extend((6 + 2 * samples as u16).to_be_bytes());
+    out.push(samples as u8);
+    (0..samples as u8).for_each(|i| out.extend([i, 0]));
+    out.extend([0, 63, 0]);
+    out.extend(b"FAKE");
+    out.extend(if in_planes { planes(rows, samples, 1) } else { rows.to_vec() });
+    out.extend([0xff, 0xd9]);
+    out
+}
+
+/// A file for the fake; pixels of 255 would be markers.
+fn jpeg(tiff: Tiff, width: u16, samples: usize, in_planes: bool) -> Tiff {
+    let tag = Value::Undefined(tables());
+    tiff.tag(347, tag).compress_with(JPEG, move |rows| {
+        let rows: Vec<u8> = rows.iter().map(|&v| v.min(254)).collect();
+        jpeg_stream(&rows, width, samples, in_planes)
+    })
+}
+
+#[test]
+fn jpeg_goes_to_the_library_in_batches() {
+    let timeline = child("child_jpeg", &[]);
+    assert_eq!(timeline.iter().filter(|line| *line == "nvjpegDecodeBatched 12").count(), 3, "{timeline:?}");
+    // Waits of the copy to the host are not of this read.
+    let last = timeline.iter().position(|line| line.starts_with("nvjpeg")).unwrap();
+    let first_wait = timeline.iter().position(|line| line.starts_with("wait")).unwrap();
+    assert!(last < first_wait, "{timeline:?}");
+}
+
+#[test]
+#[ignore = "in a process with the fake libraries"]
+fn child_jpeg() {
+    let cuda = Cuda::new(0).unwrap();
+    let tiled = |samples| Tiff::new(100, 90).samples(samples).tile(32, 32);
+    for (tiff, samples, in_planes) in
+        [(tiled(3).photometric(6), 3, false), (tiled(3).photometric(2), 3, true), (tiled(1), 1, true)]
+    {
+        let expected: Vec<u8> = pixels(&tiff.clone().photometric(1), 3).into_iter().map(|v| v.min(254)).collect();
+        let tiff = jpeg(tiff, 32, samples, in_planes);
+        let (found, report) = read(&open(tiff.build(&tiff.terrain(3))), &cuda, &FORBID).unwrap();
+        assert!(found == expected, "{samples} samples");
+        assert_eq!(report.routes, [("jpeg on cuda:0 by nvJPEG".to_owned(), 12)]);
+    }
+}
+
+#[test]
+fn many_tiles_of_jpeg_are_several_batches_with_one_pool() {
+    let timeline = child("child_many_jpegs", &[]);
+    let batches: Vec<&String> = timeline.iter().filter(|line| line.starts_with("nvjpegDecodeBatched")).collect();
+    assert_eq!(batches.len(), 2, "{batches:?}");
+    assert_eq!(count(&timeline, "take") - count(&timeline, "take 23456"), 3);
+    let last = timeline.iter().rposition(|line| line.starts_with("nvjpegDecodeBatched")).unwrap();
+    let first_wait = timeline.iter().position(|line| line.starts_with("wait")).unwrap();
+    assert!(last < first_wait, "{timeline:?}");
+}
+
+#[test]
+#[ignore = "in a process with the fake libraries"]
+fn child_many_jpegs() {
+    let plain = Tiff::new(400, 400).tile(16, 16);
+    let expected: Vec<u8> = pixels(&plain, 3).into_iter().map(|v| v.min(254)).collect();
+    let tiff = jpeg(plain, 16, 1, true);
+    let (found, _) = read(&open(tiff.build(&tiff.terrain(3))), &Cuda::new(0).unwrap(), &FORBID).unwrap();
+    assert!(found == expected);
+}
+
+#[test]
+fn a_batch_that_the_library_refuses_goes_to_the_host() {
+    child("child_real_jpeg", &[]);
+    child("child_real_jpeg", &[("FAKELIB_FAIL", "nvjpegDecodeBatched=6")]);
+}
+
+#[test]
+#[ignore = "in a process with the fake libraries"]
+fn child_real_jpeg() {
+    let mut format = TileFormat::new(JPEG, (32, 32), 3, DType::UInt8);
+    (format.photometric, format.subsampling) = (6, (2, 2));
+    let tiff = Tiff::new(100, 90).samples(3).photometric(6).tile(32, 32).compress_with(JPEG, move |rows| {
+        let mut out = Vec::new();
+        let plain = Plain { bytes: rows, rows: 32, format: &format, settings: &codec::Settings::default() };
+        codec::find(JPEG).unwrap().encode(&plain, &mut out).unwrap();
+        out
+    });
+    let image = open(tiff.build(&tiff.terrain(3)));
+    let host = image.read_on(&Cpu::shared().unwrap(), &Window::default()).unwrap();
+    let (found, report) = read(&image, &Cuda::new(0).unwrap(), &ReadOptions::default()).unwrap();
+    assert_eq!(found, host.bytes().unwrap());
+    assert!(report.fallbacks[0].starts_with("12 tiles of jpeg decoded on the host"), "{:?}", report.fallbacks);
+}
