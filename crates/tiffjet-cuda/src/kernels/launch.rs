@@ -1,4 +1,4 @@
-//! How the kernels of writing are launched.
+//! How the kernels of writing are launched. Where there is nothing to do, nothing is: a grid without blocks is an error.
 
 use super::Kernels;
 use super::reduce::{Level, Reduction};
@@ -27,6 +27,9 @@ impl Kernels {
         size: u32,
         nan: Option<&[u8]>,
     ) -> Result<(), Failure> {
+        if shape.contains(&0) {
+            return Ok(());
+        }
         /// Warps of one launch.
         const MOST: u32 = 1 << 30;
         let function = self.function("pack", "collect", 0)?;
@@ -70,6 +73,9 @@ impl Kernels {
 
     /// Makes the Adler-32 of plain tiles: arrays of their addresses, each aligned to 16 bytes, and of their bytes.
     pub fn adler(&self, stream: &Stream, tiles: u64, bytes: u64, count: u32, sums: u64) -> Result<(), Failure> {
+        if count == 0 {
+            return Ok(());
+        }
         let function = self.function("frame", "adler", shared::ALL.adler)?;
         let shape = Shape { grid: (count, 1), block: BLOCK, shared: shared::ALL.adler };
         function.launch(shape, stream, &[&tiles as &dyn Arguments, &bytes, &count, &sums])
@@ -94,6 +100,9 @@ impl Kernels {
     /// Puts compressed tiles, whose addresses stand at `payloads`, one behind the other. None is longer than `longest`.
     /// With the Adler-32s at `sums` they become zlib streams; 0 leaves them as they are.
     pub fn gather(&self, stream: &Stream, payloads: u64, longest: u64, sums: u64, blob: &Blob) -> Result<(), Failure> {
+        if blob.count == 0 {
+            return Ok(());
+        }
         let function = self.function("frame", "gather", 0)?;
         let per_tile = pieces(longest, BLOB_PIECE)?;
         let shape = Shape { grid: (blocks(blob.count, per_tile)?, 1), block: BLOCK, shared: 0 };
@@ -111,6 +120,9 @@ impl Kernels {
         rows: u32,
         sizes: u64,
     ) -> Result<(), Failure> {
+        if count == 0 {
+            return Ok(());
+        }
         let rows = rows.max(1);
         let function = self.function("packbits_encode", "packbits_count", 0)?;
         function.launch(warps(blocks(count, rows)?), stream, &[&tiles as &dyn Arguments, &count, &rows])?;
@@ -121,6 +133,9 @@ impl Kernels {
 
     /// Packs the same tiles into a blob.
     pub fn packbits_write(&self, stream: &Stream, tiles: u64, rows: u32, blob: &Blob) -> Result<(), Failure> {
+        if blob.count == 0 {
+            return Ok(());
+        }
         let rows = rows.max(1);
         let function = self.function("packbits_encode", "packbits_write", 0)?;
         let shape = warps(blocks(blob.count, rows)?);
@@ -131,6 +146,9 @@ impl Kernels {
     /// Encodes plain tiles with LZW and makes their sizes. Each [`Tile`](super::Tile) has at `output` scratch:
     /// [`lzw_scratch`]. None has more bytes than `longest`, and none has no byte.
     pub fn lzw_encode(&self, stream: &Stream, tiles: u64, count: u32, longest: u64, sizes: u64) -> Result<(), Failure> {
+        if count == 0 {
+            return Ok(());
+        }
         let per_tile = pieces(longest, LZW_PIECE)?;
         let segments = Shape { grid: (blocks(count, per_tile)?, 1), block: 32, shared: shared::ALL.lzw_encode };
         let function = |name, shared| self.function("lzw_encode", name, shared);
@@ -144,6 +162,9 @@ impl Kernels {
 
     /// Puts the same tiles into a blob.
     pub fn lzw_write(&self, stream: &Stream, tiles: u64, longest: u64, blob: &Blob) -> Result<(), Failure> {
+        if blob.count == 0 {
+            return Ok(());
+        }
         let per_tile = pieces(longest, LZW_PIECE)?;
         let function = self.function("lzw_encode", "lzw_write", 0)?;
         let shape = Shape { grid: (blocks(blob.count, per_tile)?, 1), block: BLOCK, shared: 0 };
@@ -161,6 +182,9 @@ impl Kernels {
         longest: u64,
         sizes: u64,
     ) -> Result<(), Failure> {
+        if count == 0 {
+            return Ok(());
+        }
         let per_tile = pieces(longest, ZSTD_BLOCK)?;
         let table = shared::ALL.zstd_encode;
         let function = self.function("zstd_encode", "zstd_encode", table)?;
@@ -172,6 +196,9 @@ impl Kernels {
 
     /// Puts the same tiles into a blob.
     pub fn zstd_write(&self, stream: &Stream, tiles: u64, longest: u64, blob: &Blob) -> Result<(), Failure> {
+        if blob.count == 0 {
+            return Ok(());
+        }
         let per_tile = pieces(longest, ZSTD_BLOCK)?;
         let function = self.function("zstd_encode", "zstd_write", 0)?;
         let shape = Shape { grid: (blocks(blob.count, per_tile)?, 1), block: BLOCK, shared: 0 };
@@ -189,6 +216,9 @@ impl Kernels {
         longest: u64,
         sizes: u64,
     ) -> Result<(), Failure> {
+        if count == 0 {
+            return Ok(());
+        }
         let per_tile = pieces(longest, DEFLATE_BLOCK)?;
         let table = shared::ALL.deflate_encode;
         let function = self.function("deflate_encode", "deflate_encode", table)?;
@@ -208,6 +238,9 @@ impl Kernels {
         sums: u64,
         blob: &Blob,
     ) -> Result<(), Failure> {
+        if blob.count == 0 {
+            return Ok(());
+        }
         let per_tile = pieces(longest, DEFLATE_BLOCK)?;
         let function = self.function("deflate_encode", "deflate_write", 0)?;
         let shape = Shape { grid: (blocks(blob.count, per_tile)?, 1), block: BLOCK, shared: 0 };
