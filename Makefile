@@ -14,7 +14,7 @@ BUILD := build
 # variable would make zstd's build script take the library of the system instead, of whatever version it has.
 unexport ZSTD_SYS_USE_PKG_CONFIG
 
-.PHONY: help demo test test-python test-gpu wheel judge round-trip check fmt clippy rules doc kernels kernels-check clean
+.PHONY: help demo test test-python test-gpu servers wheel judge round-trip check fmt clippy rules doc kernels kernels-check clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -40,6 +40,9 @@ test-gpu: ## what needs a GPU: the suite of backends, damaged tiles, and the ins
 	$(CARGO) run --release --locked --quiet --package tiffjet-cuda --example conformance
 	$(CARGO) run --release --locked --quiet --package tiffjet-cuda --example hostile
 	TIFFJET_TEST_CUDA=1 $(PYTHON) -m pytest -q python/tests/test_cuda.py
+
+servers: ## azurite and nginx for the tests of remote files, from npm and Debian, into build/servers
+	$(PYTHON) -B scripts/install_servers.py
 
 wheel: ## build/wheels/tiffjet-*.whl, for every Python from 3.11 on
 	$(PYTHON) -m venv $(BUILD)/wheel-venv

@@ -7,7 +7,7 @@ BENCH_OUT ?= build/bench
 BENCH_RUN = $(BENCH_VENV)/bin/python bench/run.py --data $(BENCH_DATA)
 BENCH_MAKE_DATA = $(BENCH_VENV)/bin/python bench/make_data.py --data $(BENCH_DATA)
 
-.PHONY: bench bench-full bench-rivals bench-write bench-worker
+.PHONY: bench bench-full bench-rivals bench-write bench-remote bench-worker
 
 bench: $(BENCH_VENV)/ready bench-worker ## tiffjet against its rivals on the CPU: 4096 x 4096, 34 files, about 20 minutes on two quiet cores
 	$(BENCH_MAKE_DATA) --size 4096 --set small
@@ -29,6 +29,10 @@ bench-write: $(BENCH_VENV)/ready bench-worker ## writing, against GDAL, rio-coge
 	$(BENCH_VENV)/bin/python bench/write.py --data $(BENCH_DATA) --sizes 4096 --out $(BENCH_OUT)-write.json
 	$(BENCH_VENV)/bin/python bench/write.py --data $(BENCH_DATA) --sizes 8192 --sources dem --out $(BENCH_OUT)-write-8192.json
 	$(BENCH_VENV)/bin/python bench/write.py --data $(BENCH_DATA) --sizes 4096 --memory --out $(BENCH_OUT)-write-memory.json
+
+bench-remote: $(BENCH_VENV)/ready servers wheel ## remote COGs, against GDAL, async-geotiff and xarray-spatial: requests, bytes, milliseconds
+	$(BENCH_VENV)/bin/pip install --quiet --force-reinstall --no-deps $(BUILD)/wheels/tiffjet-*.whl
+	$(BENCH_VENV)/bin/python -P bench/remote.py --data $(BENCH_DATA)-remote --out $(BENCH_OUT)-remote.json
 
 bench-worker:
 	cargo build --release -p tiffjet-bench -p tiffjet-cli

@@ -4,6 +4,9 @@
 Each Python gets two: one with the wheel and what it needs alone, and one with all that it can work with. PyTorch is
 added to one of them where its index of builds without CUDA can be reached (the builds on PyPI are gigabytes).
 
+One of them gets the servers that tests of remote files talk to (the others come by `make servers`); with
+TIFFJET_TEST_REMOTE=1 those tests must run there.
+
 TIFFJET_PYTHONS="3.11 3.13" restricts the versions; TIFFJET_TORCH_INDEX names the index, empty for none; TIFFJET_LARGE=1
 makes some tests large, in one environment.
 """
@@ -18,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "python"
 OLDEST = (3, 11)
 FULL = ["tiffjet[all]", "mypy", "nbclient", "nbformat", "ipykernel"]
+REMOTE = ["moto[server,s3]", "gcp-storage-emulator", "s3fs", "obstore", "aiohttp"]
 TORCH_INDEX = os.environ.get("TIFFJET_TORCH_INDEX", "https://download.pytorch.org/whl/cpu")
 
 
@@ -82,13 +86,17 @@ def add_torch(python: Path) -> None:
         print(f"PyTorch is not tested: {TORCH_INDEX} can't be reached", flush=True)
 
 
-def run_suite(python: Path, name: str, large: bool) -> bool:
+def run_suite(python: Path, name: str, large: bool, remote: bool) -> bool:
     print(f"\n=== python suite: {name}", flush=True)
-    left_out = {"PYTHONPATH"} if large else {"PYTHONPATH", "TIFFJET_LARGE"}
+    left_out = {"PYTHONPATH"}
+    left_out |= set() if large else {"TIFFJET_LARGE"}
+    left_out |= set() if remote else {"TIFFJET_TEST_REMOTE"}
     environment = {key: value for key, value in os.environ.items() if key not in left_out}
     # -P: the folder of the sources is not on the path, so what is imported is the wheel.
     command = [python, "-P", "-m", "pytest", ROOT / "python" / "tests", "-q", "-p", "no:cacheprovider", "-W",
                "ignore::PendingDeprecationWarning", f"--rootdir={ROOT}", "-c", ROOT / "pyproject.toml"]
+    if not remote:  # once is enough for what talks to servers
+        command += ["--ignore", ROOT / "python" / "tests" / "test_remote.py"]
     return subprocess.run([str(part) for part in command], cwd=BUILD, env=environment).returncode == 0
 
 
@@ -109,8 +117,9 @@ def main() -> int:
         last = python == list(pythons.values())[-1]
         if last:
             add_torch(full)
+            install(full, *REMOTE)
         for environment, kind in ((bare, "bare"), (full, "full")):
-            if not run_suite(environment, f"{number} {kind}", last):
+            if not run_suite(environment, f"{number} {kind}", last, remote=last and kind == "full"):
                 failed.append(f"{number} {kind}")
             shutil.rmtree(environment.parents[1])
     print("python suites failed: " + ", ".join(failed) if failed else "all python suites passed", flush=True)

@@ -42,6 +42,7 @@ def only(*roles):
 
 ENGINES = [
     Engine("tiffjet", "ours", note="all cores"),
+    Engine("tiffjet-cold", "ours", env={"TIFFJET_BENCH_CACHE": "0"}, roles=only("windows"), note="no cache of tiles"),
     Engine("gdal-1", "rival", "gdal", ("GTiff", 1), NO_LISTING, note="GTiff, one thread"),
     Engine("gdal-n", "rival", "gdal", ("GTiff", "ALL_CPUS"), NO_LISTING, note="GTiff, all cores"),
     Engine("libertiff-n", "rival", "gdal", ("LIBERTIFF", "ALL_CPUS"), NO_LISTING, note="LIBERTIFF, all cores"),
@@ -58,7 +59,7 @@ ENGINES = [
 
 # Engines whose kept-open file answers from decoded blocks of earlier windows. LIBERTIFF is none of them: with threads
 # it decodes past GDAL's block cache, and its windows take the same time with a cache of any size.
-WARM_CACHE = {"gdal-1", "gdal-n"}
+WARM_CACHE = {"tiffjet", "gdal-1", "gdal-n"}
 
 
 def pick(names, role):

@@ -398,7 +398,7 @@ def call_streams(name: str, data: np.ndarray, room: int) -> bytes:
 
 class Lzw:
     name = "lzw"
-    THREADS, SHARED, SEGMENT_BYTES, SLOT = 256, 40688, 4096, 32  # as in kernels/lzw.cu
+    THREADS, SHARED, SEGMENT_BYTES, SLOT = 256, 37648, 4096, 32  # as in kernels/lzw.cu
 
     def __init__(self) -> None:
         self.module = None
@@ -419,22 +419,31 @@ class Lzw:
         lists, segments, retry = (self.module.get_function(f"lzw_{name}") for name in ("list", "segments", "retry"))
         for kernel in (segments, retry):
             kernel.max_dynamic_shared_size_bytes = self.SHARED
-        count, slots = batch.count, int((batch.in_bytes // self.SEGMENT_BYTES + 1).sum())
+        rooms = batch.in_bytes // self.SEGMENT_BYTES + 1
+        count, slots = batch.count, int(rooms.sum())
         head, scratch = cp.zeros(4, cp.uint32), cp.empty(slots * self.SLOT, cp.uint8)
         tiles, status, block = batch.device_tiles, batch.status, (self.THREADS,)
+        bases = cp.empty(count, cp.uint32)
 
-        def go() -> None:
-            head.fill(0)
-            lists(((count + 7) // 8,), (256,), (tiles, np.uint32(count), head, scratch, status))
-            segments((slots,), block, (tiles, head, scratch, status), shared_mem=self.SHARED)
-            retry((count,), block, (tiles, np.uint32(count), status), shared_mem=self.SHARED)
+        def by(turns: int) -> Callable[[], None]:
+            grid = turns * int(rooms.max()) if turns else slots
+
+            def go() -> None:
+                head.fill(0)
+                lists(((count + 7) // 8,), (256,), (tiles, np.uint32(count), head, scratch, bases, status))
+                given = (tiles, np.uint32(turns), head, scratch, bases, status)
+                segments((grid,), block, given, shared_mem=self.SHARED)
+                retry((count,), block, (tiles, np.uint32(count), status), shared_mem=self.SHARED)
+
+            return go
 
         def in_order() -> None:
             status.fill(4)  # STATUS_RETRY
             retry((count,), block, (tiles, np.uint32(count), status), shared_mem=self.SHARED)
 
         note = f"{segments.num_regs} registers, {segments.local_size_bytes} local, {slots} slots"
-        yield Launch("lzw", True, go, note)
+        yield Launch("lzw", True, by(count), note)
+        yield Launch("lzw_tile_by_tile", False, by(0))
         yield Launch("lzw_retry", False, in_order)
 
     def rival(self, batch: Batch) -> None:

@@ -1,5 +1,7 @@
-"""Reading on a GPU: pixels, who can take them, what happens to the rest of the process. Skipped where there is none."""
+"""Reading and writing on a GPU: pixels, who can take and give them, what happens to the rest of the process. Skipped where
+there is none."""
 
+import io
 import multiprocessing
 
 import numpy
@@ -53,6 +55,45 @@ def test_memory_of_the_caller(cog, pixels):
     assert numpy.array_equal(cupy.asnumpy(out), pixels)
 
 
+def test_memory_of_the_host_is_filled_by_the_cpu(cog, pixels):
+    out = numpy.zeros((3, 700, 900), "uint16")
+    for device in ({}, {"device": "auto"}):
+        out[:] = 0
+        assert tiffjet.open(cog).read(out=out, **device).device == "cpu"
+        assert (out == pixels).all()
+
+
+def test_memory_of_another_pool(cog, pixels):
+    cupy = pytest.importorskip("cupy")
+    image = tiffjet.open(cog)
+    asked = []
+
+    def allocate(size, stream, device):
+        asked.append((size, device))
+        return cupy.empty(size, "uint8")
+
+    pool = cupy.get_default_memory_pool()
+    before = pool.used_bytes()
+    for allocator in (allocate, "cupy"):
+        tensor = image.read(device="cuda", allocator=allocator)
+        assert pool.used_bytes() >= before + pixels.nbytes
+        assert numpy.array_equal(cupy.asnumpy(cupy.from_dlpack(tensor)), pixels)
+        del tensor
+        assert pool.used_bytes() == before
+    assert asked == [(pixels.nbytes, 0)]
+    with pytest.raises(ValueError, match="instead of"):
+        image.read(device="cuda", allocator=lambda size, stream, device: cupy.empty(size - 1, "uint8"))
+    with pytest.raises(ValueError, match="out, allocator"):
+        image.read(device="cuda", allocator="cupy", out=cupy.zeros((3, 700, 900), "uint16"))
+
+
+def test_memory_of_torch(cog, pixels):
+    torch = pytest.importorskip("torch")
+    tensor = tiffjet.open(cog).read(device="cuda", allocator="torch")
+    assert torch.cuda.memory_allocated() >= pixels.nbytes
+    assert numpy.array_equal(torch.from_dlpack(tensor).cpu().numpy(), pixels)
+
+
 def test_many_windows(cog, pixels):
     windows = [((y, y + 64), (x, x + 64)) for y, x in ((0, 0), (130, 250), (680, 880))]
     tensor = tiffjet.read_many([(cog, window) for window in windows], device="cuda", pad=9)
@@ -86,6 +127,81 @@ def test_a_damaged_tile_is_an_error_and_the_next_read_works(folder, pixels):
     with pytest.raises(tiffjet.FormatError, match="zstd"):
         tiffjet.open(bytes(data)).read(device="cuda")
     assert numpy.array_equal(numpy.asarray(tiffjet.open("good.tif").read(device="cuda").cpu()), pixels)
+
+
+def written(data, **options):
+    """A file of them, and what was written."""
+    stream = io.BytesIO()
+    told = tiffjet.to_geotiff(data, stream, tile_size=128, **options)
+    return stream.getvalue(), told
+
+
+@pytest.mark.parametrize("compression", ["none", "packbits", "lzw", "zstd"])
+def test_arrays_are_encoded_where_they_are(pixels, compression):
+    cupy = pytest.importorskip("cupy")
+    array = cupy.asarray(pixels)
+    whole, told = written(array, compression=compression, fallback="forbid", cog=True)
+    assert told.report.device_memory > 0 and told.report.fallbacks == []
+    assert all(route.endswith("cuda:0") for route, _ in told.report.routes)
+    assert numpy.array_equal(numpy.asarray(tiffjet.open(whole).read(device="cpu")), pixels)
+    last = cupy.ascontiguousarray(array.transpose(1, 2, 0)).transpose(2, 0, 1)
+    turned = cupy.ascontiguousarray(array[:, ::-1, ::-1])[:, ::-1, ::-1]
+    for other in (last, turned):
+        assert written(other, compression=compression, cog=True)[0] == whole
+    assert written(pixels, compression=compression, device="cuda", cog=True)[0] == whole
+    assert written(array, compression=compression, memory="1MiB", cog=True)[0] == whole
+    host = tiffjet.open(written(array, compression=compression, device="cpu", cog=True)[0])
+    for level in range(len(host.levels)):
+        pair = [numpy.asarray(image.read(level=level, device="cpu")) for image in (host, tiffjet.open(whole))]
+        assert numpy.array_equal(*pair)
+
+
+def test_torch_and_own_tensors_are_written(cog, pixels):
+    torch = pytest.importorskip("torch")
+    tensor = tiffjet.open(cog).read(device="cuda")
+    whole, told = written(tensor)
+    assert told.report.device_memory > 0
+    assert numpy.array_equal(numpy.asarray(tiffjet.open(whole).read(device="cpu")), pixels)
+    floats = torch.arange(120000, device="cuda", dtype=torch.float32, requires_grad=True).reshape(300, 400)
+    back = tiffjet.open(written(floats)[0]).read(device="cpu")
+    assert numpy.array_equal(numpy.asarray(back)[0], floats.detach().cpu().numpy())
+
+
+def test_nan_becomes_nodata_and_the_array_stays():
+    cupy = pytest.importorskip("cupy")
+    array = cupy.arange(90000, dtype="float32").reshape(300, 300)
+    array[100:200, 50:250] = numpy.nan
+    before = array.copy()
+    whole, _ = written(array, nodata=-9999, cog=True)
+    assert bool((array.view("uint32") == before.view("uint32")).all())
+    due = numpy.nan_to_num(cupy.asnumpy(array), nan=-9999)
+    assert numpy.array_equal(numpy.asarray(tiffjet.open(whole).read(device="cpu"))[0], due)
+
+
+def test_dask_of_cupy_is_streamed(pixels):
+    cupy = pytest.importorskip("cupy")
+    dask = pytest.importorskip("dask.array")
+    chunks = dask.from_array(pixels, chunks=(2, 150, 400)).map_blocks(cupy.asarray, meta=cupy.empty((0, 0, 0), "uint16"))
+    whole, _ = written(cupy.asarray(pixels), cog=True)
+    assert written(chunks, cog=True, memory="2MiB")[0] == whole
+    assert written(dask.from_array(pixels, chunks=(3, 90, 900)), cog=True, device="cuda")[0] == whole
+
+
+def test_masks_of_either_side(pixels):
+    cupy = pytest.importorskip("cupy")
+    mask = pixels[0] % 5 > 0
+    whole, _ = written(cupy.asarray(pixels), mask=cupy.asarray(mask))
+    assert written(cupy.asarray(pixels), mask=mask)[0] == whole
+    assert written(pixels, mask=mask, device="cuda")[0] == whole
+    assert numpy.array_equal(numpy.asarray(tiffjet.open(whole).read_mask(device="cpu")).squeeze() != 0, mask)
+
+
+def test_a_level_that_the_gpu_does_not_have_is_told_once(pixels):
+    cupy = pytest.importorskip("cupy")
+    _, told = written(cupy.asarray(pixels), compression="zstd", compression_level=19)
+    assert len(told.report.fallbacks) == 1 and "19" in told.report.fallbacks[0]
+    with pytest.raises(NotImplementedError, match="19"):
+        written(cupy.asarray(pixels), compression="zstd", compression_level=19, fallback="forbid")
 
 
 def _read_in_child(path, queue):

@@ -68,8 +68,8 @@ def test_a_file_object_that_fails_is_heard(cog):
 def test_what_is_no_source_is_refused():
     with pytest.raises(TypeError, match="path, bytes or a binary file object"):
         tiffjet.open(3)
-    with pytest.raises(NotImplementedError, match="https://.*not built"):
-        tiffjet.open("https://example.com/x.tif")
+    with pytest.raises(NotImplementedError, match="ftp://"):
+        tiffjet.open("ftp://example.com/x.tif")
 
 
 def test_limits_have_names(cog):

@@ -1,5 +1,7 @@
 """Windows, bands, levels, devices, memory of the caller."""
 
+import importlib.util
+
 import numpy
 import pytest
 
@@ -84,6 +86,27 @@ def test_into_memory_of_the_caller(cog, pixels):
     flat = numpy.zeros((50, 60), "uint16")
     image.read(window=((0, 50), (0, 60)), bands=1, out=flat)
     assert (flat == pixels[0, :50, :60]).all()
+
+
+def test_who_gives_memory():
+    from tiffjet._allocate import memory
+
+    class Owner:
+        def __dlpack__(self):
+            raise AssertionError("nobody looks inside")
+
+    asked, owner = [], Owner()
+    assert memory(lambda *what: asked.append(what) or owner, 100, 2, 0) == (owner, 1)
+    assert memory(lambda *what: asked.append(what) or owner, 200, 0, 77) == (owner, 77)
+    assert asked == [(100, 1, 2), (200, 77, 0)]
+    with pytest.raises(TypeError, match="list"):
+        memory(lambda *_: [], 1, 0, 0)
+    with pytest.raises(ValueError, match="jemalloc"):
+        memory("jemalloc", 1, 0, 0)
+    for library in ("cupy", "rmm"):
+        if importlib.util.find_spec(library) is None:
+            with pytest.raises(tiffjet.UnavailableError, match=library):
+                memory(library, 1, 0, 0)
 
 
 def test_memory_that_does_not_fit_is_not_written(cog):

@@ -11,7 +11,7 @@
 """
 
 from ._doctor import doctor
-from ._files import open
+from ._files import open, validate
 from ._read import read_many
 from ._tiffjet import (
     Crs,
@@ -25,7 +25,6 @@ from ._tiffjet import (
     Writer,
     Written,
     __version__,
-    validate,
 )
 from ._write import to_geotiff
 

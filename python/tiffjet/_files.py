@@ -4,11 +4,13 @@ import logging
 import os
 import threading
 from collections import OrderedDict
+from collections.abc import Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from . import _tiffjet
+from ._objects import Ranges, flat_options, source
 from ._tiffjet import Image
 
 logger = logging.getLogger("tiffjet")
@@ -17,23 +19,27 @@ logger = logging.getLogger("tiffjet")
 _MOST_OPEN = 128
 
 
-def open(src: Any, *, page: int = 0, limits: dict[str, int] | None = None, sidecars: bool = True,
-         storage_options: dict[str, Any] | None = None) -> Image:
+def open(src: Any, *, page: int = 0, limits: Mapping[str, int] | None = None, sidecars: bool = True,
+         storage_options: Mapping[str, Any] | None = None) -> Image:
     """Opens a TIFF; only its header is read.
 
     Parameters
     ----------
     src
-        A path, the bytes of a file, or a binary file object with `read` and `seek` (of fsspec, obstore, ...).
+        A path; a URL (`http`, `https`, `s3`, `gs`, `az`); the bytes of a file; a file of fsspec (`fsspec.open(...)`, or
+        one that is open); a file system of fsspec or a store of obstore with a path, as a pair; any other binary file
+        object with `read` and `seek`.
     page
         Which image of a file with several.
     limits
         What the file may ask for, by name: `output_bytes`, `tile_bytes`, `value_bytes`, `directories`, `fields`,
-        `levels`, `sidecar_bytes`.
+        `levels`, `sidecar_bytes`; and `private_hosts`: False refuses URLs, and redirects, that lead to addresses of
+        this machine or its network.
     sidecars
-        Look for `.ovr`, `.msk`, `.aux.xml` and world files beside it.
+        Look for `.ovr`, `.msk`, `.aux.xml` and world files beside it; not over the network.
     storage_options
-        For remote files, which are not built yet.
+        For URLs: `region`, `endpoint`, `anonymous`, `key`, `secret`, `token`, `account_name`, ... What is not given comes
+        from the environment and the profile files, as other tools have it.
 
     Examples
     --------
@@ -42,23 +48,34 @@ def open(src: Any, *, page: int = 0, limits: dict[str, int] | None = None, sidec
     >>> tiffjet.open("ones.tif")
     Image("ones.tif", shape=(1, 20, 30), dtype=uint8, zstd)
     """
-    if not hasattr(src, "read") and not hasattr(src, "__fspath__") and hasattr(src, "open"):
-        src = src.open()  # fsspec's OpenFile
-    image = _tiffjet.open(src, page=page, limits=limits, sidecars=sidecars)
+    return _open(source(src), page, dict(limits or {}), sidecars, flat_options(storage_options))
+
+
+def _open(src: Any, page: int, limits: dict[str, int], sidecars: bool, options: tuple[tuple[str, str], ...]) -> Image:
+    image = _tiffjet.open(src, page=page, limits=limits, sidecars=sidecars, storage_options=options)
     for warning in image.warnings:
         logger.warning("%s: %s", image.name, warning)
     return image
 
 
+def validate(src: Any, *, storage_options: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """What breaks the rules of TIFF, GeoTIFF and COG, and at which byte, as `tiffjet validate --json` says it."""
+    return _tiffjet._validate(source(src), flat_options(storage_options))
+
+
 @dataclass(frozen=True)
 class File:
-    """A local file as it was when it was opened: small, and the same in every process."""
+    """A file as it was when it was opened: small, and the same in every process.
 
-    path: str
+    Of credentials it has those that were given with it, and no others: each process has its own environment.
+    """
+
+    place: str | Ranges  # an absolute path, a URL, or a file in a store of another library
     page: int
     limits: tuple[tuple[str, int], ...]
     sidecars: bool
     version: tuple[Any, ...]
+    storage_options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     def image(self) -> Image:
         """The open image: its header is parsed once in a process."""
@@ -67,7 +84,7 @@ class File:
 
 @dataclass(frozen=True)
 class Held:
-    """An open image of something that has no path."""
+    """An open image of something that has no name for others."""
 
     held: Image
 
@@ -75,18 +92,37 @@ class Held:
         return self.held
 
 
-def name_file(src: Any, *, page: int = 0, limits: dict[str, int] | None = None, sidecars: bool = True,
-              storage_options: dict[str, Any] | None = None) -> File | Held:
+def name_file(src: Any, *, page: int = 0, limits: Mapping[str, int] | None = None, sidecars: bool = True,
+              storage_options: Mapping[str, Any] | None = None) -> File | Held:
     """Opens a file and gives its name for other processes."""
+    if isinstance(src, (File, Held)):
+        return src
     if isinstance(src, Image):
         return Held(src)
-    image = open(src, page=page, limits=limits, sidecars=sidecars, storage_options=storage_options)
-    if not isinstance(src, str) and not hasattr(src, "__fspath__"):
+    src = source(src)
+    options = flat_options(storage_options)
+    image = _open(src, page, dict(limits or {}), sidecars, options)
+    place = _place(src)
+    if place is None:
         return Held(image)
-    path = os.path.abspath(os.fsdecode(os.fspath(src)))
-    file = File(path, page, tuple(sorted((limits or {}).items())), sidecars, image.version)
+    file = File(place, page, tuple(sorted((limits or {}).items())), sidecars, image.version, options)
     _images.put(file, image)
     return file
+
+
+def is_remote(src: Any) -> bool:
+    """Whether opening it takes a way through the network."""
+    return isinstance(src, (Ranges, tuple)) or (isinstance(src, str) and "://" in src and not src.startswith("file:"))
+
+
+def _place(src: Any) -> str | Ranges | None:
+    """What names it in every process; None for bytes and file objects."""
+    if isinstance(src, Ranges):
+        return src
+    if not isinstance(src, str) and not hasattr(src, "__fspath__"):
+        return None
+    path = os.fsdecode(os.fspath(src))
+    return path if "://" in path else os.path.abspath(path)
 
 
 class _Images:
@@ -113,8 +149,8 @@ class _Images:
                 self._open.move_to_end(file)
         if mine:
             try:
-                arguments = (file.path, file.page, dict(file.limits), file.sidecars, file.version)
-                future.set_result(_tiffjet._reopen(*arguments))
+                arguments = (file.place, file.page, dict(file.limits), file.sidecars, file.version)
+                future.set_result(_tiffjet._reopen(*arguments, file.storage_options))
             except BaseException as error:
                 future.set_exception(error)
                 with self._lock:

@@ -1,16 +1,23 @@
 """Reading windows of many files at once."""
 
+from __future__ import annotations
+
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from . import _tiffjet
-from ._files import name_file
+from ._files import is_remote, name_file
 from ._tiffjet import Image, Tensor
+
+# Files that are opened at the same time.
+_MOST_WAITING = 32
 
 
 def read_many(windows: Iterable[tuple[Any, Any]], *, bands: Any = None, level: int = 0, device: Any = "auto",
-              pad: Any = None, on_error: str = "raise") -> Tensor:
+              pad: Any = None, on_error: str = "raise", limits: Mapping[str, int] | None = None,
+              storage_options: Mapping[str, Any] | None = None) -> Tensor:
     """Reads windows of one shape from many files in one batch: a `Tensor` with axes (n, band, y, x).
 
     Parameters
@@ -26,6 +33,8 @@ def read_many(windows: Iterable[tuple[Any, Any]], *, bands: Any = None, level: i
         A value for pixels of windows that hang over an edge. Without it that is an error.
     on_error
         `"raise"`, or `"fill"`: a window that can't be read gets `pad` (or 0), and `report.failures` says why.
+    limits, storage_options
+        As for `open`. Remote files are opened many at once, each of them once.
 
     Examples
     --------
@@ -43,10 +52,12 @@ def read_many(windows: Iterable[tuple[Any, Any]], *, bands: Any = None, level: i
     fill = on_error == "fill"
     if bands is not None:
         bands = _bands(bands)
+    wanted = [(src, window) for src, window in windows]
+    options = {"limits": limits, "storage_options": storage_options}
     items = []
-    for src, window in windows:
+    for (_, window), opened in zip(wanted, _open_all([src for src, _ in wanted], options)):
         try:
-            image: Any = src if isinstance(src, Image) else name_file(src).image()
+            image: Any = opened.result()
         except (OSError, ValueError, NotImplementedError) as error:
             if not fill or window is None:
                 raise
@@ -58,6 +69,32 @@ def read_many(windows: Iterable[tuple[Any, Any]], *, bands: Any = None, level: i
     if not items:
         raise ValueError("read_many: no window is asked for")
     return _tiffjet._read_many(items, bands, level, device, pad, fill)
+
+
+def _open_all(sources: list[Any], options: dict[str, Any]) -> list[Future[Image]]:
+    """Images to come: remote ones are opened many at once, for they wait; the others here, one after the other."""
+    opened: dict[Any, Future[Image]] = {}
+    far = [src for src in sources if is_remote(src)]
+    with ThreadPoolExecutor(max(1, min(len(far), _MOST_WAITING))) as threads:
+        for src in far:
+            key = _key(src)
+            if key not in opened:
+                opened[key] = threads.submit(lambda src=src: name_file(src, **options).image())
+    return [opened[_key(src)] if is_remote(src) else _opened(src, options) for src in sources]
+
+
+def _key(src: Any) -> Any:
+    """The same for the same file: stores need not be hashable."""
+    return src if isinstance(src, str) else (id(src[0]), str(src[1])) if isinstance(src, tuple) else id(src)
+
+
+def _opened(src: Any, options: dict[str, Any]) -> Future[Image]:
+    future: Future[Image] = Future()
+    try:
+        future.set_result(src if isinstance(src, Image) else name_file(src, **options).image())
+    except Exception as error:
+        future.set_exception(error)
+    return future
 
 
 def _bands(bands: Any) -> list[int]:

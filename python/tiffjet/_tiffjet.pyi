@@ -1,5 +1,5 @@
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import numpy
@@ -22,8 +22,8 @@ __all__ = [
     "_libraries",
     "_read_many",
     "_reopen",
+    "_validate",
     "open",
-    "validate",
 ]
 
 __version__: str
@@ -71,10 +71,12 @@ class Level:
 
 @final
 class Report:
-    """What really happened while a tensor was read."""
+    """What really happened while a tensor was read or a file written."""
 
     @property
     def tiles(self) -> int: ...
+    @property
+    def cached(self) -> int: ...
     @property
     def sparse(self) -> int: ...
     @property
@@ -87,6 +89,12 @@ class Report:
     def fallbacks(self) -> list[str]: ...
     @property
     def failures(self) -> list[tuple[int, str]]: ...
+    @property
+    def routes(self) -> list[tuple[str, int]]: ...
+    @property
+    def device_memory(self) -> int: ...
+    @property
+    def host_memory(self) -> int: ...
 
 @final
 class Tensor:
@@ -137,7 +145,7 @@ class Image:
         fallback: str = "allow",
         io: str = "auto",
         stream: Any = None,
-        allocator: Any = None,
+        allocator: str | Callable[[int, int, int], Any] | None = None,
     ) -> Tensor: ...
     def read_mask(self, window: Any = None, level: int = 0, device: str | int | None = None) -> Tensor: ...
     @property
@@ -234,6 +242,8 @@ class Written:
     def tiles(self) -> int: ...
     @property
     def absent(self) -> int: ...
+    @property
+    def report(self) -> Report: ...
 
 @final
 class Writer:
@@ -250,9 +260,23 @@ class Writer:
     def finish(self) -> Written: ...
     def abort(self) -> None: ...
 
-def open(src: Any, *, page: int = 0, limits: dict[str, int] | None = None, sidecars: bool = True) -> Image: ...
-def validate(src: Any) -> dict[str, Any]: ...
-def _reopen(src: Any, page: int, limits: dict[str, int], sidecars: bool, version: tuple[Any, ...]) -> Image: ...
+def open(
+    src: Any,
+    *,
+    page: int = 0,
+    limits: dict[str, int] | None = None,
+    sidecars: bool = True,
+    storage_options: Sequence[tuple[str, str]] = ...,
+) -> Image: ...
+def _validate(src: Any, storage_options: Sequence[tuple[str, str]]) -> dict[str, Any]: ...
+def _reopen(
+    src: Any,
+    page: int,
+    limits: dict[str, int],
+    sidecars: bool,
+    version: tuple[Any, ...],
+    storage_options: Sequence[tuple[str, str]],
+) -> Image: ...
 def _read_many(
     items: Sequence[tuple[Image | str, tuple[int, int, int, int]]],
     bands: list[int] | None,

@@ -10,12 +10,15 @@ from typing import Any
 
 import numpy
 
+from ._objects import destination, flat_options
 from ._tiffjet import UnavailableError, Writer, Written
 
 logger = logging.getLogger("tiffjet")
 
 # Bytes of pixels that go to the writer at once: many tiles, so that all cores have work, and little beside the image.
 _SLAB = 64 << 20
+# The same of arrays on a GPU, whose rows are not copied.
+_DEVICE_SLAB = 1 << 30
 # What a streamed write may use where nobody says.
 _MEMORY = 256 << 20
 
@@ -59,7 +62,7 @@ def to_geotiff(
     colormap: Mapping[int, Sequence[int]] | None = None,
     photometric: str | int = "auto",
     device: str | int = "auto",
-    memory: int | None = None,
+    memory: int | str | None = None,
     fallback: str = "allow",
     storage_options: Mapping[str, Any] | None = None,
     progress: bool | Callable[[int, int], Any] | None = None,
@@ -72,10 +75,12 @@ def to_geotiff(
     Parameters
     ----------
     data
-        An array of axes (y, x) or (band, y, x): NumPy, or anything with DLPack; a DataArray, whose dims say which axis
-        is which; a dask array, or a DataArray of one, which is streamed.
+        An array of axes (y, x) or (band, y, x): NumPy, CuPy, torch, or anything with DLPack or
+        `__cuda_array_interface__`, of any strides; a DataArray, whose dims say which axis is which; a dask array, or a
+        DataArray of one, which is streamed.
     dst
-        A path, or a binary file object.
+        A path; a URL of an object store (`s3`, `gs`, `az`), where the object appears when all of it is there; a file of
+        fsspec, or a file system or store with a path, as a pair; any other binary file object.
     crs
         EPSG code, `"EPSG:32633"`, WKT, or an object of pyproj or rasterio; of a DataArray its own by default.
     transform
@@ -98,8 +103,16 @@ def to_geotiff(
         `"auto"` (a COG has them), `"none"`, or factors like `[2, 4, 8]`.
     resampling
         How overviews are made: `"average"` (`"nearest"` for a colour map), `"mode"`, `"bilinear"`, `"cubic"`, ...
+    device
+        Where tiles are encoded: `"auto"` (where the data are), `"cpu"`, `"cuda"`, `"cuda:N"` or N. What is on a GPU is
+        encoded there without a copy of its pixels on the host, and rows of the host are uploaded where a GPU is named.
     memory
-        Bytes that a streamed write may use. It needs one row of tiles of each level whatever this says.
+        Bytes that a write may use, of the host and of a GPU each: a number, or `"64MiB"`. It needs one row of tiles of
+        each level whatever this says; `Written.report` tells what it had.
+    fallback
+        `"forbid"` makes it an error when a GPU can't encode as asked; else the host does, and the report says so.
+    storage_options
+        For URLs, as for `open`.
     progress
         True for a bar of tqdm, or a function of the rows that are done and the rows there are.
 
@@ -156,20 +169,24 @@ def to_geotiff(
         "bands": place.bands or None,
         "colormap": _colormap(colormap, raster.dtype),
         "photometric": _photometric(photometric),
-        "device": f"cuda:{device}" if isinstance(device, int) else device,
+        "device": _encoder(device, raster),
+        "fallback": fallback,
+        "storage_options": flat_options(storage_options),
     }
     if strips and tile_size is not None:
         raise ValueError("tile_size: strips have none")
     if strips and cog:
         raise ValueError("cog: it has tiles, not strips")
+    raster.stays = raster.device is not None and options["device"] != "cpu"
+    mask = _mask_beside(mask, raster)
     budget = raster.budget(memory)
-    with _report_progress(progress, raster.shape[1]) as done:
-        writer = Writer(dst, raster.shape, raster.dtype.name, memory=budget.writer, **options)
+    with _report_progress(progress, raster.shape[1]) as done, destination(dst) as out:
+        writer = Writer(out, raster.shape, raster.dtype.name, memory=budget.writer, **options)
         try:
             row = 0
             for rows in raster.rows(budget, writer.tile_rows):
                 count = rows.shape[1]
-                writer.push(_bytes(rows), None if mask is None else _bytes(mask(row, row + count)))
+                writer.push(_lent(rows), None if mask is None else _lent(mask(row, row + count)))
                 row += count
                 done(row)
             return writer.finish()
@@ -179,6 +196,15 @@ def to_geotiff(
 
 
 # ---------------------------------------------------------------------------------------------- options
+
+
+def _encoder(device: Any, raster: Raster) -> str:
+    """Where tiles are encoded: where the data are, unless somebody says otherwise."""
+    if isinstance(device, int):
+        return f"cuda:{device}"
+    if device == "auto":
+        return raster.device or "cpu"
+    return raster.device or device if device == "cuda" else device
 
 
 def _choice(name: str, value: Any, choices: Mapping[str, Any]) -> Any:
@@ -296,7 +322,7 @@ class Budget:
     """Bytes for rows that wait, and for the writer."""
 
     rows: int
-    writer: int
+    writer: int | None
 
 
 @dataclass
@@ -327,11 +353,17 @@ class Raster:
     shape: tuple[int, int, int]
     dtype: numpy.dtype
     place: Place
+    # The GPU that its rows are on.
+    device: str | None = None
+    # They are encoded there.
+    stays: bool = False
 
-    def budget(self, memory: int | None) -> Budget:
-        """The rows of arrays in memory are views or small copies: all is for the writer."""
-        memory = _MEMORY if memory is None else _positive(memory)
-        return Budget(min(_SLAB, max(memory // 4, 1)), memory)
+    def budget(self, memory: Any) -> Budget:
+        """The rows of arrays in memory are views or small copies: all is for the writer, which chooses where nobody says."""
+        size = None if memory is None else _positive(memory)
+        if self.stays:
+            return Budget(_DEVICE_SLAB, size)
+        return Budget(min(_SLAB, max((size or _MEMORY) // 4, 1)), size)
 
     def rows(self, budget: Budget, tile_rows: int) -> Iterator[numpy.ndarray]:
         step = slab_rows(self, budget.rows, tile_rows)
@@ -342,7 +374,18 @@ class Raster:
         raise NotImplementedError
 
 
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
 def _positive(memory: Any) -> int:
+    """Bytes, as a number or as text with a unit: 64MiB, 64MB and 64M are the same."""
+    if isinstance(memory, str):
+        text = memory.strip().lower().removesuffix("b").removesuffix("i")
+        digits = text.rstrip("kmg").strip()
+        unit = text[len(text.rstrip("kmg")) :]
+        if unit not in _UNITS or not digits.isdigit():
+            raise ValueError(f"memory: {memory!r} is no number of bytes, like 64MiB")
+        memory = int(digits) * _UNITS[unit]
     if memory <= 0:
         raise ValueError(f"memory: {memory} bytes are none")
     return int(memory)
@@ -362,9 +405,27 @@ class _Array(Raster):
         self.place = place
         self.shape = tuple(int(n) for n in array.shape)  # type: ignore[assignment]
         self.dtype = written_dtype(numpy.dtype(str(array.dtype).removeprefix("torch.")))
+        self.device = device_of(array)
 
-    def part(self, start: int, stop: int) -> numpy.ndarray:
-        return to_host(self.array[:, start:stop])
+    def part(self, start: int, stop: int) -> Any:
+        rows = self.array[:, start:stop]
+        return on_device(rows) if self.stays else to_host(rows)
+
+
+class _Whole(Raster):
+    """An array on a GPU that can't be cut, as tiffjet's own are."""
+
+    def __init__(self, array: Any, place: Place) -> None:
+        if len(array.shape) != 3 or 0 in tuple(array.shape):
+            raise ValueError(f"data: axes (band, y, x) are meant, this has {tuple(array.shape)}")
+        self.array = array
+        self.place = place
+        self.shape = tuple(int(n) for n in array.shape)  # type: ignore[assignment]
+        self.dtype = written_dtype(numpy.dtype(str(array.dtype)))
+        self.device = device_of(array)
+
+    def rows(self, budget: Budget, tile_rows: int) -> Iterator[Any]:
+        yield self.array if self.stays else to_host(self.array)
 
 
 class _Lazy(Raster):
@@ -390,6 +451,38 @@ def written_dtype(dtype: numpy.dtype) -> numpy.dtype:
     return dtype.newbyteorder("=")
 
 
+# DLPack's number of GPUs of NVIDIA.
+_CUDA = 2
+
+
+def device_of(array: Any) -> str | None:
+    """The GPU that an array is on; None for the host."""
+    if isinstance(array, numpy.ndarray):
+        return None
+    if hasattr(array, "__dlpack_device__"):
+        kind, number = array.__dlpack_device__()
+        return f"cuda:{int(number)}" if int(kind) == _CUDA else None
+    return "cuda" if hasattr(array, "__cuda_array_interface__") else None
+
+
+def on_device(rows: Any) -> Any:
+    """Rows on a GPU as the writer takes them: truth values become bytes."""
+    if hasattr(rows, "detach"):
+        rows = rows.detach()  # torch lends no memory that it keeps a gradient for
+    if str(rows.dtype).removeprefix("torch.") == "bool":
+        rows = rows.view(dtype=_byte(rows))
+    return rows
+
+
+def _byte(array: Any) -> Any:
+    """The type of bytes in the words of an array's library."""
+    if type(array.dtype).__module__.startswith("torch"):
+        import torch
+
+        return torch.uint8
+    return numpy.uint8
+
+
 def to_host(array: Any) -> numpy.ndarray:
     """A NumPy array of any array; memory is shared where it can be."""
     if isinstance(array, numpy.ndarray):
@@ -403,13 +496,18 @@ def to_host(array: Any) -> numpy.ndarray:
     return numpy.from_dlpack(array)
 
 
+def _lent(rows: Any) -> Any:
+    """Rows as the writer takes them: those of the host as bytes, those of a GPU as they are."""
+    return _bytes(rows) if isinstance(rows, numpy.ndarray) else rows
+
+
 def _bytes(rows: numpy.ndarray) -> numpy.ndarray:
     """The bytes of rows, one band after the other; copied only where they have gaps or another type."""
     rows = numpy.ascontiguousarray(rows, dtype=written_dtype(rows.dtype))
     return rows.reshape(-1).view("uint8")
 
 
-def _mask_rows(mask: Any, shape: tuple[int, int, int]) -> Callable[[int, int], numpy.ndarray]:
+def _mask_rows(mask: Any, shape: tuple[int, int, int]) -> Mask:
     mask = getattr(mask, "data", mask) if hasattr(mask, "dims") else mask
     if not hasattr(mask, "shape"):
         mask = numpy.asarray(mask)
@@ -418,12 +516,30 @@ def _mask_rows(mask: Any, shape: tuple[int, int, int]) -> Callable[[int, int], n
     if tuple(mask.shape) != shape[1:]:
         raise ValueError(f"mask: it is {tuple(mask.shape)}, the image {shape[1:]}")
 
-    def rows(start: int, stop: int) -> numpy.ndarray:
-        part = mask[start:stop]
+    return Mask(mask)
+
+
+class Mask:
+    """Which pixels are valid, given row by row: bytes of axes (y, x)."""
+
+    def __init__(self, mask: Any) -> None:
+        self._mask = mask
+        self.device = device_of(getattr(mask, "_meta", mask))
+        self.stays = False
+
+    def __call__(self, start: int, stop: int) -> Any:
+        part = self._mask[start:stop]
         part = part.compute() if hasattr(part, "compute") else part
+        if self.stays:
+            return on_device(part != 0)
         return (to_host(part) != 0).astype("uint8")
 
-    return rows
+
+def _mask_beside(mask: Mask | None, raster: Raster) -> Mask | None:
+    """Pixels and mask go the same way: where one of them is on the host, by the host."""
+    if mask is not None:
+        raster.stays = mask.stays = raster.stays and mask.device is not None
+    return mask
 
 
 # ---------------------------------------------------------------------------------------------- what users have
@@ -444,6 +560,8 @@ def _raster(data: Any) -> Raster:
     if not hasattr(data, "shape") or not hasattr(data, "dtype"):
         data = numpy.asarray(data)
     elif not hasattr(data, "__getitem__"):
+        if device_of(data) is not None:
+            return _Whole(data, Place())
         data = to_host(data)
     return _Array(_three_axes(data), Place())
 

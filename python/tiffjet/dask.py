@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy
 
-from ._write import _MEMORY, Budget, Place, Raster, _positive, slab_rows, to_host, written_dtype
+from ._write import (
+    _MEMORY, Budget, Place, Raster, _positive, device_of, on_device, slab_rows, to_host, written_dtype,
+)
 
 __all__ = ["Chunked", "chunk_sizes", "from_pixels"]
 
@@ -99,12 +101,16 @@ class Chunked(Raster):
         self.place = place
         self.shape = tuple(int(n) for n in array.shape)  # type: ignore[assignment]
         self.dtype = written_dtype(numpy.dtype(array.dtype))
+        self.device = device_of(array._meta)
 
     def _row_bytes(self) -> int:
         return self.shape[0] * self.shape[2] * self.dtype.itemsize
 
-    def budget(self, memory: int | None) -> Budget:
+    def budget(self, memory: Any) -> Budget:
         """A part for two rows of chunks, one that is computed and one that is written, the rest for the writer."""
+        if self.stays:
+            # Chunks have memory of their own, whatever is done with them: all else is the writer's.
+            return Budget(0, None if memory is None else _positive(memory))
         tallest = max(self.array.chunks[1]) * self._row_bytes()
         if memory is None:
             memory = max(_MEMORY, 4 * tallest)
@@ -112,7 +118,12 @@ class Chunked(Raster):
         rows = min(max(memory // 2, 1), max(2 * tallest, memory // 4))
         return Budget(rows, memory - rows)
 
-    def rows(self, budget: Budget, tile_rows: int) -> Iterator[numpy.ndarray]:
+    def rows(self, budget: Budget, tile_rows: int) -> Iterator[Any]:
+        if self.stays:
+            # One row of chunks at a time, computed, written and let go before the next.
+            for start, stop in _spans(self.array.chunks[1]):
+                yield on_device(self.array[:, start:stop].compute())
+            return
         groups = list(self._groups(budget.rows // 2, tile_rows))
         tallest = max(stop - start for start, stop in groups) * self._row_bytes()
         if tallest > budget.rows:

@@ -16,7 +16,7 @@ from xarray.backends import BackendArray, BackendEntrypoint
 from xarray.core import indexing
 
 from . import _tiffjet
-from ._files import File, Held, name_file
+from ._files import File, Held, is_remote, name_file
 from ._read import _bands, _ends, _whole
 from ._tiffjet import Image, Tensor, UnavailableError, Written
 from ._write import to_geotiff
@@ -422,7 +422,7 @@ def _dataset(file: File | Held, pixels: Pixels, data: Any, name: Any) -> xarray.
     transform = moved(transform, top, left)
     attrs = _attributes(image, pixels.bands, image.dtype)
     encoding: dict[str, Any] = {
-        "source": file.path if isinstance(file, File) else image.name,
+        "source": _source_name(file, image),
         "rasterio_dtype": image.sample_type,
         "grid_mapping": "spatial_ref",
     }
@@ -439,6 +439,13 @@ def _dataset(file: File | Held, pixels: Pixels, data: Any, name: Any) -> xarray.
     if not image.gcps:
         dataset = dataset.assign_coords(_coordinates(transform, pixels.shape, image.crs))
     return dataset.assign_coords(spatial_ref=_spatial_ref(image, transform))
+
+
+def _source_name(file: File | Held, image: Image) -> str:
+    """The path; of a URL what can be shown."""
+    if isinstance(file, File) and isinstance(file.place, str) and not is_remote(file.place):
+        return file.place
+    return image.name
 
 
 def _move(attrs: dict[str, Any], encoding: dict[str, Any], key: str) -> None:
@@ -502,7 +509,7 @@ def open_geotiff(src: Any, *, chunks: Any = None, device: Any = "auto", window: 
     Parameters
     ----------
     src
-        A path, bytes, a binary file object, or an open `Image`.
+        What `open` takes, or an open `Image`.
     chunks
         For a dask array: `"auto"`, `{}` (chunks that suit the file), a number, `(y, x)`, `(band, y, x)`, or a dict.
     device
@@ -520,6 +527,8 @@ def open_geotiff(src: Any, *, chunks: Any = None, device: Any = "auto", window: 
         NaN where there are no data; integers become floating point.
     mask_and_scale
         The same, and scale and offset applied.
+    storage_options
+        For URLs, as for `open`.
 
     Examples
     --------
@@ -589,7 +598,7 @@ class Backend(BackendEntrypoint):
         )
         options.pop("level", None)
         levels = len(file.image().levels)
-        groups = {f"/{level}": self.open_dataset(filename_or_obj, level=level, **options) for level in range(levels)}
+        groups = {f"/{level}": self.open_dataset(file, level=level, **options) for level in range(levels)}
         return {"/": xarray.Dataset(), **groups}
 
     def open_datatree(self, filename_or_obj: Any, **options: Any) -> xarray.DataTree:

@@ -7,15 +7,24 @@ use std::sync::Arc;
 use tiffjet::codec::Encoded;
 use tiffjet::sink::FileSink;
 use tiffjet::{
-    Blocks, DType, Image, Layout, Overviews, Prediction, Resampling, RowsView, Tensor, Window, WriteOptions, Writer,
+    Blocks, Cpu, DType, Image, Layout, Overviews, Prediction, Resampling, RowsView, Tensor, Window, WriteOptions,
+    Writer,
 };
 
+/// Bytes of a cache of tiles, instead of the one that the library has by itself.
+const CACHE: &str = "TIFFJET_BENCH_CACHE";
+
 /// An open file; its level 0 is what is measured.
-pub struct Picture(Image);
+pub struct Picture(Image, Cpu);
 
 impl Picture {
     pub fn open(path: &str) -> Result<Self, Box<dyn Error>> {
-        Ok(Self(tiffjet::open(path)?))
+        let cpu = Cpu::shared()?;
+        let cpu = match std::env::var(CACHE) {
+            Ok(bytes) => cpu.with_cache(bytes.parse()?),
+            Err(_) => cpu,
+        };
+        Ok(Self(tiffjet::open(path)?, cpu))
     }
 
     /// Bands, rows, columns.
@@ -35,13 +44,13 @@ impl Picture {
 
     /// All its pixels, in memory of the library, which it uses again once they are dropped.
     pub fn read(&self) -> Result<Tensor, Box<dyn Error>> {
-        Ok(self.0.read(&Window::default())?)
+        Ok(self.0.read_on(&self.1, &Window::default())?)
     }
 
     /// A square window, all bands.
     pub fn window(&self, row: u32, col: u32, side: u32) -> Result<Tensor, Box<dyn Error>> {
         let window = Window { rows: Some(row..row + side), cols: Some(col..col + side), ..Window::default() };
-        Ok(self.0.read(&window)?)
+        Ok(self.0.read_on(&self.1, &window)?)
     }
 
     /// Its tiles, for the floor.

@@ -3,16 +3,16 @@
 use std::ffi::OsString;
 use std::io::Read;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use clap::Args;
-use tiffjet::source::MemorySource;
+use tiffjet::source::{MemorySource, redacted};
 use tiffjet::{Backend, Cpu, Error, Image, Io, Limits, OpenOptions, ReadOptions, Window};
 use tiffjet_cuda::Cuda;
 
-/// A file to read: a path, or `-` for standard input.
+/// A file to read: a path, an address, or `-` for standard input.
 #[derive(Debug, Clone)]
 pub struct Input(PathBuf);
 
@@ -25,7 +25,7 @@ impl From<OsString> for Input {
 impl Input {
     /// The name for errors.
     pub fn name(&self) -> Arc<str> {
-        if self.is_stdin() { "<stdin>".into() } else { self.0.to_string_lossy().into() }
+        if self.is_stdin() { "<stdin>".into() } else { redacted(&self.0.to_string_lossy()).into() }
     }
 
     fn is_stdin(&self) -> bool {
@@ -37,9 +37,6 @@ impl Input {
         if self.is_stdin() {
             let source = MemorySource::named("<stdin>", self.stdin()?);
             return Image::from_source(Arc::new(source), &OpenOptions::default());
-        }
-        if let Some(error) = remote(&self.0, "reading from") {
-            return Err(error);
         }
         tiffjet::open(&self.0)
     }
@@ -57,24 +54,10 @@ impl Input {
     }
 }
 
-/// An error for an address of another machine.
-pub fn remote(path: &Path, doing: &str) -> Option<Error> {
-    let scheme = path.to_str().and_then(scheme)?;
-    let feature = format!("{doing} {scheme}:// is not built yet");
-    Some(Error::unsupported(&path.to_string_lossy().into(), feature, "use a file of this machine"))
-}
-
-/// `s3` of `s3://bucket/key`.
-fn scheme(text: &str) -> Option<&str> {
-    let (scheme, _) = text.split_once("://")?;
-    let letters = scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
-    (scheme.len() > 1 && letters).then_some(scheme)
-}
-
 /// Which pixels of which file.
 #[derive(Args)]
 pub struct Pixels {
-    /// The file to read, or - for standard input
+    /// The file to read: a path, an address (http://, https://, s3://, gs://, az://), or - for standard input
     pub file: Input,
     /// Overview level, 0 is full size
     #[arg(long, default_value_t = 0, value_name = "N")]
@@ -122,7 +105,7 @@ fn parse_window(text: &str) -> Result<(Range<u32>, Range<u32>), String> {
 /// Where pixels are decoded and encoded.
 #[derive(Args)]
 pub struct On {
-    /// Where pixels are decoded: auto, cpu, cuda or cuda:N
+    /// Where pixels are decoded and encoded: auto, cpu, cuda or cuda:N
     #[arg(long, default_value = "auto", value_name = "D")]
     device: DeviceChoice,
 }
@@ -166,13 +149,11 @@ impl On {
         }
     }
 
-    /// An error when the device can't encode.
-    pub fn encodes(&self, name: &Arc<str>) -> tiffjet::Result<()> {
+    /// What encodes pixels of the host; `auto` is the CPU, where they are.
+    pub fn encoder(&self, name: &Arc<str>) -> tiffjet::Result<Arc<dyn Backend>> {
         match self.device {
-            DeviceChoice::Auto | DeviceChoice::Cpu => Ok(()),
-            DeviceChoice::Cuda(_) => {
-                Err(Error::unsupported(name, "writing on the GPU is not built yet", "use --device cpu"))
-            }
+            DeviceChoice::Auto => Ok(Arc::new(Cpu::shared()?)),
+            _ => self.backend(name).map(Arc::from),
         }
     }
 }
@@ -227,12 +208,5 @@ mod tests {
         assert!("cuda:-1".parse::<DeviceChoice>().is_err());
         assert!("cuda:x".parse::<DeviceChoice>().is_err());
         assert!("gpu".parse::<DeviceChoice>().is_err());
-    }
-
-    #[test]
-    fn addresses_have_a_scheme() {
-        assert_eq!(scheme("s3://bucket/key.tif"), Some("s3"));
-        assert_eq!(scheme("a/b://c"), None);
-        assert_eq!(scheme("plain.tif"), None);
     }
 }

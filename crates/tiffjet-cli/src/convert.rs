@@ -7,14 +7,18 @@ mod choices;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use tiffjet::sink::{FileSink, StreamSink};
-use tiffjet::{DType, Error, Image, Result, RowsView, Tensor, Window, WriteOptions, Writer};
+use tiffjet::sink::StreamSink;
+use tiffjet::source::{Remote, redacted};
+use tiffjet::{
+    Backend, Cpu, DType, DeviceRows, Error, Image, Result, RowsView, Tensor, Window, WriteOptions, Writer, Written,
+};
 
 use crate::Outcome;
-use crate::args::{Input, On, Part, remote};
+use crate::args::{Input, On, Part};
 use crate::pieces::{Pieces, in_proportion};
 use cast::Cast;
 use choices::Choices;
@@ -26,9 +30,9 @@ use choices::Choices;
 /// numbers the real part is kept.
 #[derive(clap::Args)]
 pub struct Convert {
-    /// The file to read, or - for standard input
+    /// The file to read: a path, an address (http://, https://, s3://, gs://, az://), or - for standard input
     file: Input,
-    /// The file to write, or - for standard output
+    /// The file to write: a path, an object (s3://, gs://, az://), or - for standard output
     out: PathBuf,
     #[command(flatten)]
     choices: Choices,
@@ -55,21 +59,24 @@ fn parse_bytes(text: &str) -> std::result::Result<u64, String> {
 
 impl Convert {
     pub fn run(&self) -> Outcome {
-        self.on.encodes(&self.file.name())?;
+        let backend = self.on.encoder(&self.file.name())?;
         let image = self.file.open()?;
         let window = self.part.of_level(0);
         let shape = image.plan_shape(&window)?;
         in_proportion(&image, window.level, shape)?;
         let options = self.options(&image, &window, shape)?;
-        let writer = self.create(&options)?;
+        let writer = self.create(backend.clone(), &options)?;
         if image.pages() > 1 {
             note(&format!("{}: the first of {} pages is converted", image.name(), image.pages()));
         }
-        match stream(&image, &window, shape, &options, writer, self.piece_bytes()) {
+        match stream(&image, &window, shape, &options, (&*backend, writer), self.piece_bytes()) {
             Err(Error::Io { source, .. }) if self.to_stdout() && source.kind() == std::io::ErrorKind::BrokenPipe => {
                 Ok(ExitCode::FAILURE) // nobody listens any more
             }
-            done => done.map(|()| ExitCode::SUCCESS),
+            done => {
+                done?.report.fallbacks.iter().for_each(|what| note(what));
+                Ok(ExitCode::SUCCESS)
+            }
         }
     }
 
@@ -88,23 +95,21 @@ impl Convert {
         let piece = pieces(image, window, shape, self.piece_bytes())?.rows().min(shape[1] as u32);
         let row_bytes = (shape[0] as u64).saturating_mul(shape[2] as u64).saturating_mul(image.dtype().size() as u64);
         let held = u64::from(piece).saturating_mul(row_bytes).saturating_mul(2);
-        options.memory = self.memory.saturating_sub(held).max(self.memory / 4);
+        options.memory = Some(self.memory.saturating_sub(held).max(self.memory / 4));
         self.choices.apply(&mut options);
         carry::carry(image, window, &self.choices, &mut options)?;
         Ok(options)
     }
 
-    fn create(&self, options: &WriteOptions) -> Result<Writer> {
+    fn create(&self, backend: Arc<dyn Backend>, options: &WriteOptions) -> Result<Writer> {
         if self.to_stdout() {
-            return Writer::create(StreamSink::new("<stdout>", std::io::stdout()), options);
-        }
-        if let Some(error) = remote(&self.out, "writing to") {
-            return Err(error);
+            let sink = StreamSink::new("<stdout>", std::io::stdout());
+            return Writer::create_on(backend, Box::new(sink), options);
         }
         // What can't be written is refused before a file is begun.
-        let name = self.out.to_string_lossy().into();
+        let name = redacted(&self.out.to_string_lossy()).into();
         tiffjet::WritePlan::new(&name, options)?;
-        Writer::create(FileSink::create(&self.out)?, options)
+        Writer::create_on(backend, tiffjet::sink::create(&self.out, &Remote::default())?, options)
     }
 }
 
@@ -120,20 +125,24 @@ fn stream(
     window: &Window,
     shape: [usize; 3],
     options: &WriteOptions,
-    mut writer: Writer,
+    (backend, mut writer): (&dyn Backend, Writer),
     piece_bytes: u64,
-) -> Result<()> {
+) -> Result<Written> {
     let progress = progress(shape[1] as u64);
     let cast = Cast::new(image.dtype(), options);
     let top = window.rows.as_ref().map_or(0, |rows| rows.start);
+    // Pixels that nobody else must see stay where they are decoded.
+    let backend = (cast.is_none() && !options.mask).then_some(backend);
     let pieces = pieces(image, window, shape, piece_bytes)?.cut(top..top + shape[1] as u32);
     std::thread::scope(|scope| {
         let (sender, receiver) = sync_channel(0);
+        // Each tile is wanted once, and memory is bounded: nothing is kept.
+        let cpu = Cpu::shared()?.with_cache(0);
         scope.spawn(move || {
             for rows in pieces {
                 let piece = Window { rows: Some(rows), ..window.clone() };
                 // A writer that has failed takes no more.
-                if sender.send(read(image, &piece, options.mask)).is_err() {
+                if sender.send(read(image, &piece, backend.unwrap_or(&cpu), options.mask)).is_err() {
                     return;
                 }
             }
@@ -146,16 +155,19 @@ fn stream(
         Ok::<(), Error>(())
     })?;
     progress.finish_and_clear();
-    writer.finish().map(drop)
+    writer.finish()
 }
 
-fn read(image: &Image, piece: &Window, masked: bool) -> Result<(Tensor, Option<Tensor>)> {
-    let pixels = image.read(piece)?;
+fn read(image: &Image, piece: &Window, backend: &dyn Backend, masked: bool) -> Result<(Tensor, Option<Tensor>)> {
+    let pixels = image.read_on(backend, piece)?;
     let mask = if masked { Some(image.read_mask(piece)?) } else { None };
     Ok((pixels, mask))
 }
 
 fn push(writer: &mut Writer, cast: &Cast, pixels: &Tensor, mask: Option<&Tensor>, dtype: DType) -> Result<()> {
+    if let Some(rows) = DeviceRows::of(pixels) {
+        return writer.push(&rows);
+    }
     let bytes = cast.apply(pixels.bytes().unwrap_or_default());
     let rows = RowsView::new(&bytes, pixels.shape, dtype);
     let rows = rows.and_then(|rows| match mask.and_then(Tensor::bytes) {

@@ -12,7 +12,7 @@ use crate::output::print;
 /// Print everything known without reading pixels
 #[derive(clap::Args)]
 pub struct Info {
-    /// The file to read, or - for standard input
+    /// The file to read: a path, an address (http://, https://, s3://, gs://, az://), or - for standard input
     file: Input,
     /// Print one line of JSON
     #[arg(long)]

@@ -7,7 +7,7 @@ use std::io::BufWriter;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use tiffjet::{Image, Result};
+use tiffjet::{Image, Result, Wanted};
 
 use crate::Outcome;
 use crate::args::Input;
@@ -18,7 +18,7 @@ use shrink::Shrink;
 /// Write a small PNG picture: from the best overview, stretched, invalid pixels transparent
 #[derive(clap::Args)]
 pub struct Preview {
-    /// The file to read, or - for standard input
+    /// The file to read: a path, an address (http://, https://, s3://, gs://, az://), or - for standard input
     file: Input,
     /// The PNG to write
     out: PathBuf,
@@ -54,19 +54,15 @@ impl Preview {
 
     fn picture(&self, image: &Image) -> Result<Picture> {
         let scheme = Scheme::choose(image, self.bands.as_ref().map(|bands| &bands.0[..]))?;
-        let shrink = Shrink::plan(image, best_level(image, self.size), self.size, scheme.bands(), scheme.is_palette());
+        let shrink = Shrink::plan(
+            image,
+            image.level_for(Wanted::Size(self.size)),
+            self.size,
+            scheme.bands(),
+            scheme.is_palette(),
+        );
         Ok(scheme.paint(shrink.run(image)?))
     }
-}
-
-/// The smallest level that has as many pixels as the picture.
-fn best_level(image: &Image, size: u32) -> usize {
-    let longer = |level: usize| {
-        let layout = &image.levels()[level].layout;
-        layout.width.max(layout.height)
-    };
-    let fits = (0..image.levels().len()).filter(|&level| longer(level) >= size);
-    fits.min_by_key(|&level| longer(level)).unwrap_or(0)
 }
 
 fn encode(picture: &Picture, out: &NewFile) -> std::io::Result<()> {

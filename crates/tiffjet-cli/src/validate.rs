@@ -13,7 +13,7 @@ use crate::output::print;
 /// Say whether a file is a valid TIFF, GeoTIFF and COG, and what breaks the rules where
 #[derive(clap::Args)]
 pub struct Validate {
-    /// The file to read, or - for standard input
+    /// The file to read: a path, an address (http://, https://, s3://, gs://, az://), or - for standard input
     file: Input,
     /// Print one line of JSON
     #[arg(long)]

@@ -1,7 +1,7 @@
 //! From a path to pixels in device memory: medians, with the phases it is made of beside them.
 //!
-//!     read_bench [--runs N] [--budget BYTES] [--group BYTES] [--threads N] [--windows N] [--io auto|cufile|pread]
-//!         FILE...
+//!     read_bench [--runs N] [--budget BYTES] [--group BYTES] [--lanes N] [--threads N] [--windows N]
+//!         [--io auto|cufile|pread] FILE...
 //!
 //! One line of JSON for each file. `read_ms` is open + plan + read, the median of N (7) after two to warm up; `pread_ms`,
 //! `copy_ms` and `kernels_ms` are each phase alone. `--windows N` also reads N random windows of 512 x 512 in one call.
@@ -43,6 +43,7 @@ fn choices() -> Choices {
             "--windows" => choices.windows = number() as usize,
             "--budget" => choices.settings.budget = number(),
             "--group" => choices.settings.group = number(),
+            "--lanes" => choices.settings.lanes = number() as usize,
             "--threads" => choices.settings.threads = number() as usize,
             _ => choices.files.push(argument),
         }

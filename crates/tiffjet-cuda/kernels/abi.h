@@ -79,3 +79,124 @@ struct Format {
     u8 fill[16];         // one value, for tiles that are not in the file; stored as it is, nodata or not
     u8 nodata_value[16];
 };
+
+// A tile that is packed from pixels on the device.
+//
+// `in` and the strides are multiples of the bytes of a value, or of its half where it is complex; the aligned units of 16
+// bytes that hold the first and the last byte of a row of the tile can be read. `out` is aligned to 16 bytes; nothing but
+// the rows of the tile is written.
+struct PackTile {
+    const u8* in;            // its first pixel; of a planar tile in its band
+    u8* out;
+    int64_t band, row, col;  // bytes from one band, row and column of the pixels to the next
+    u32 height;              // rows inside the image, 1 at least
+    u32 width;               // columns inside the image, 1 at least
+    u32 rows;                // of the tile
+    u32 pad;
+};
+
+// How all tiles of a batch are packed.
+struct PackFormat {
+    u64 row_bytes;   // of a packed tile
+    u32 tile_width;  // pixels of a row of a tile, those outside the image included
+    u32 samples;     // of a pixel in a tile
+    u32 size;        // bytes of a value, 1, 2, 4, 8 or 16
+    u32 bits;        // of a sample in the file; fewer than the value has: the nearest number that fits
+    u32 is_signed;
+    u32 predictor;  // Predictor
+    u32 carried;    // outside the image stands the nearest pixel of it; else zeros
+    u32 nan;        // floats that are NaN become `nan_value`
+    u32 absent;     // tiles of which all values are `absent_value` are told
+    u32 pad;
+    u8 nan_value[16];
+    u8 absent_value[16];  // one value, repeated
+};
+
+// Rows on their way from strides to strides, in bytes, both of which keep values (or halves of complex ones) aligned.
+struct CollectCopy {
+    const u8* in;
+    u8* out;
+    int64_t in_band, in_row, in_col;
+    int64_t out_band, out_row, out_col;
+    u32 bands, rows, columns;
+    u32 size;  // bytes of a value, 1, 2, 4, 8 or 16
+    u32 nan;   // floats that are NaN become `nan_value`
+    u32 pad;
+    u8 nan_value[16];
+};
+
+// What decides how long tiles are in the file; an array of each, of which `statuses` and `differs` may be null.
+struct Lengths {
+    const u64* sizes;       // of compressed tiles
+    const int32_t* statuses;  // anything but 0: not compressed
+    const u32* differs;     // 0: left out of the file
+    u32 extra;              // bytes of the frame of a tile
+    u32 pad;
+};
+
+// Where compressed tiles go, one right behind the other. Tile i goes to `out` + offsets[i] - offsets[first]; one that
+// would end behind `room` is not written.
+struct Blob {
+    const u64* lengths;
+    const u64* offsets;
+    u8* out;
+    u64 room;
+    u32 first;  // the tiles of a launch
+    u32 count;
+};
+
+enum ReduceMethod {
+    REDUCE_NEAREST = 0,
+    REDUCE_AVERAGE = 1,
+    REDUCE_MODE = 2,
+    REDUCE_MIN = 3,
+    REDUCE_MAX = 4,
+    REDUCE_BILINEAR = 5,
+    REDUCE_CUBIC = 6,
+    REDUCE_RMS = 7,
+    REDUCE_GAUSS = 8,
+};
+
+// Pixels above, along one axis, that a pixel is made from.
+struct ReduceWindow {
+    double whole;  // sum of the weights, as the host has it
+    u32 start;     // the first pixel
+    u32 count;
+    u32 weights;   // where the weights of all stand
+    u32 pair;      // just two whole pixels
+};
+
+// How rows of a level are made from those of the level above. Columns are dense; rows and windows are numbered from the top
+// of their level, and all rows above that are needed are there.
+struct Reduction {
+    const ReduceWindow* columns;  // of all columns of the level
+    const ReduceWindow* rows;     // of all its rows
+    const double* weights;
+    const u8* in;       // the first row that is there
+    u64 in_band;        // bytes
+    u64 in_row;
+    const u8* in_mask;  // rows of a byte a pixel, without gaps; null for none
+    u8* out;            // the first row that is made
+    u64 out_band;
+    u64 out_row;
+    u8* out_mask;       // null for none
+    u8* whole;          // for each band and row that is there: whether all its pixels count; null when all do always
+    u32 in_first;       // number of the first row that is there
+    u32 in_rows;
+    u32 out_first;      // number of the first row that is made
+    u32 out_rows;
+    u32 from_width;     // columns above
+    u32 width;
+    u32 size;           // bytes of a value
+    u32 method;         // ReduceMethod
+    u32 pairs;          // every window of a column is a pair
+    u32 trios;          // none has more than three pixels, and there are three
+    u32 masked;         // the image has a mask
+    u32 has_nodata;
+    u32 negative_nan;   // the sign of what has no result, on the host
+    u32 pad;
+    u8 nodata[16];
+    u8 beside[8];       // written where a result happens to be nodata
+    u8 low[8];          // the range of values that the file can hold
+    u8 high[8];
+};

@@ -18,8 +18,10 @@ typedef long long int64_t;
     extern __shared__ __align__(16) unsigned char simt_smem_[]; \
     T* name = reinterpret_cast<T*>(simt_smem_)
 #define SIMT_KERNEL extern "C" __global__
+#define DEVICE_CALL static __device__ __noinline__
 #else
 #include "emulate/simt.h"
+#define DEVICE_CALL static __attribute__((unused))
 #endif
 
 typedef uint8_t u8;

@@ -1,4 +1,5 @@
-// What several kernels need: 16 bytes at once, and sums over the lanes of a warp and the threads of a block.
+// What several kernels need: 16 bytes at once, words from anywhere, and sums over the lanes of a warp and the threads of a
+// block.
 #pragma once
 #include "device.h"
 
@@ -62,4 +63,99 @@ template <int THREADS> DEVICE u32 block_sum_before(u32 v, u32* warps, u32& total
     const u32 before = __shfl_sync(FULL_WARP, of_warps - of_warp, warp);
     total = __shfl_sync(FULL_WARP, of_warps, 31);
     return before + up_to - v;
+}
+
+// Words of 4 bytes that hold `WORDS` words from `from` on, which has any alignment; `end` bytes of the row can be read.
+// Bytes outside of the row are anyone's where they share a word with bytes inside, else 0. All lanes of a warp must
+// have the same `from & 3`. `inside` says that every word is known to lie inside, the same for all lanes.
+template <int WORDS> DEVICE void load_words(const u8* row, int64_t from, int64_t end, bool inside, u32 (&words)[WORDS]) {
+    const u8* at = row + from;
+    const u32 skew = (u32)(address_of(at) & 3);
+    const u32* aligned = (const u32*)(at - skew);
+    if (WORDS % 4 == 0 && inside && (address_of(at) & 15) == 0) {
+#pragma unroll
+        for (int i = 0; i + 3 < WORDS; i += 4) {
+            const Quad quad = *(const Quad*)(aligned + i);
+            words[i] = quad.x;
+            words[i + 1] = quad.y;
+            words[i + 2] = quad.z;
+            words[i + 3] = quad.w;
+        }
+        return;
+    }
+    if (inside && skew == 0) {
+#pragma unroll
+        for (int i = 0; i < WORDS; ++i) words[i] = aligned[i];
+        return;
+    }
+    if (inside) {
+        u32 low = aligned[0];
+#pragma unroll
+        for (int i = 0; i < WORDS; ++i) {
+            const u32 high = aligned[i + 1];
+            words[i] = __funnelshift_r(low, high, 8 * skew);
+            low = high;
+        }
+        return;
+    }
+    const int64_t first = from - (int64_t)skew;
+    u32 low = 0;
+#pragma unroll
+    for (int i = 0; i <= WORDS; ++i) {
+        const int64_t place = first + 4 * i;
+        const bool readable = (inside || (place + 4 > 0 && place < end)) && (i < WORDS || skew != 0);
+        const u32 high = readable ? aligned[i] : 0;
+        if (i > 0) words[i - 1] = skew == 0 ? low : __funnelshift_r(low, high, 8 * skew);
+        low = high;
+    }
+}
+
+// Whether all words that a warp loads in one step, WORDS for each lane from `first` on, lie inside of the row.
+template <int WORDS> DEVICE bool step_is_inside(const u8* row, int64_t first, int64_t end) {
+    const int64_t skew = (int64_t)(address_of(row + first) & 3);
+    return first >= skew && first + 32 * 4 * WORDS + (skew ? 4 : 0) <= end;
+}
+
+// Ones for those bytes of a word at `place` that lie in 0..end.
+DEVICE u32 bytes_inside(int64_t place, int64_t end) {
+    if (place <= -4 || place >= end) return 0;
+    u32 mask = ~0u;
+    if (place < 0) mask <<= 8 * (u32)-place;
+    if (end - place < 4) mask &= (1u << 8 * (u32)(end - place)) - 1;
+    return mask;
+}
+
+// Stores the bytes of words that lie in 0..end of a row.
+template <int WORDS> DEVICE void store_words(u8* row, int64_t from, int64_t end, const u32 (&words)[WORDS]) {
+    u8* at = row + from;
+    if (from >= 0 && from + 4 * WORDS <= end && (address_of(at) & 3) == 0) {
+        if (WORDS % 4 == 0 && (address_of(at) & 15) == 0) {
+#pragma unroll
+            for (int i = 0; i + 3 < WORDS; i += 4) {
+                *(Quad*)(at + 4 * i) = Quad{words[i], words[i + 1], words[i + 2], words[i + 3]};
+            }
+        } else {
+#pragma unroll
+            for (int i = 0; i < WORDS; ++i) *(u32*)(at + 4 * i) = words[i];
+        }
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < WORDS; ++i) {
+        // A rare way, which must not fill the caches of code.
+#pragma unroll 1
+        for (int b = 0; b < 4; ++b) {
+            const int64_t place = from + 4 * i + b;
+            if (place >= 0 && place < end) row[place] = (u8)(words[i] >> 8 * b);
+        }
+    }
+}
+
+DEVICE u64 little(const u8* bytes, u32 size) {
+    u64 value = 0;
+#pragma unroll
+    for (u32 i = 0; i < 8; ++i) {
+        if (i < size) value |= (u64)bytes[i] << 8 * i;
+    }
+    return value;
 }

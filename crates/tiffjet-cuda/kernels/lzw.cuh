@@ -32,9 +32,9 @@ enum {
     // Clears are looked for among the last 32 of them.
     LZW_EARLIEST = LZW_CODES - 32,
     // Bytes of the output that are made before they are stored.
-    LZW_WINDOW = 8192,
+    LZW_WINDOW = 5632,
     // Consecutive bytes a thread makes between two barriers are this many times LZW_THREADS apart.
-    LZW_BYTES = 4,
+    LZW_BYTES = 2,
     // A tile has room for one segment more than it has so many bytes. Segments that fill the table have 5362 or more.
     LZW_SEGMENT_BYTES = 4096,
 };
@@ -74,11 +74,23 @@ struct LzwSlot {
 enum LzwState { LZW_UNKNOWN = 0, LZW_OWN = 1, LZW_ALL = 2, LZW_FAILED = 3 };
 #define LZW_NO_TILE 0xffffffffu
 
+// Slots of a tile.
+DEVICE u32 lzw_room(const Tile& tile) { return tile.in_bytes / LZW_SEGMENT_BYTES + 1; }
+
 struct LzwHead {
     u32 ticket;  // blocks that have begun
     u32 used;    // slots that tiles have taken
     u32 pad[2];
 };
+
+// The slot of a ticket, or none. Blocks of one tile wait for each other, so those at work should be of many: with `turns`,
+// the number of tiles, tickets go round them all before they come to the next segment of the first. A tile's segments begin
+// in their order either way.
+DEVICE LzwSlot* lzw_slot(LzwSlot* slots, const Tile* tiles, const u32* bases, u32 turns, u32 ticket) {
+    if (turns == 0) return slots + ticket;
+    const u32 tile = ticket % turns, number = ticket / turns;
+    return number < lzw_room(tiles[tile]) ? slots + bases[tile] + number : nullptr;
+}
 
 DEVICE u32 big_endian(u32 word) { return __byte_perm(word, 0, 0x0123); }
 
@@ -139,10 +151,11 @@ DEVICE u32 lzw_special(const LzwBits<false>& bits, u64 start, u32 lane) {
 }
 
 // One warp lists the segments of a tile.
-DEVICE void lzw_find_segments(const Tile& tile, u32 number, LzwHead* head, LzwSlot* slots, u32* status, u32 lane) {
-    const u32 room = tile.in_bytes / LZW_SEGMENT_BYTES + 1;
+DEVICE void lzw_find_segments(const Tile& tile, u32 number, LzwHead* head, LzwSlot* slots, u32* bases, u32* status,
+                              u32 lane) {
+    const u32 room = lzw_room(tile);
     u32 base = 0;
-    if (lane == 0) base = atomicAdd(&head->used, room);
+    if (lane == 0) bases[number] = base = atomicAdd(&head->used, room);
     base = __shfl_sync(FULL_WARP, base, 0);
     LzwSlot* own = slots + base;
     const LzwBits<false> bits(tile);

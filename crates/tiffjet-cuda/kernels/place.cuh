@@ -16,47 +16,6 @@
 // Rows that a warp takes, one after the other.
 enum { PLACE_ROWS = 4 };
 
-// Words of 4 bytes that hold `WORDS` words from `from` on, which has any alignment; `end` bytes of the row can be read.
-// Bytes outside of the row are anyone's where they share a word with bytes inside, else 0. All lanes of a warp must
-// have the same `from & 3`. `inside` says that every word is known to lie inside, the same for all lanes.
-template <int WORDS> DEVICE void load_words(const u8* row, int64_t from, int64_t end, bool inside, u32 (&words)[WORDS]) {
-    const u8* at = row + from;
-    const u32 skew = (u32)(address_of(at) & 3);
-    const u32* aligned = (const u32*)(at - skew);
-    if (WORDS % 4 == 0 && inside && (address_of(at) & 15) == 0) {
-#pragma unroll
-        for (int i = 0; i + 3 < WORDS; i += 4) {
-            const Quad quad = *(const Quad*)(aligned + i);
-            words[i] = quad.x;
-            words[i + 1] = quad.y;
-            words[i + 2] = quad.z;
-            words[i + 3] = quad.w;
-        }
-        return;
-    }
-    if (inside && skew == 0) {
-#pragma unroll
-        for (int i = 0; i < WORDS; ++i) words[i] = aligned[i];
-        return;
-    }
-    const int64_t first = from - (int64_t)skew;
-    u32 low = 0;
-#pragma unroll
-    for (int i = 0; i <= WORDS; ++i) {
-        const int64_t place = first + 4 * i;
-        const bool readable = place + 4 > 0 && place < end && (i < WORDS || skew != 0);
-        const u32 high = readable ? aligned[i] : 0;
-        if (i > 0) words[i - 1] = skew == 0 ? low : __funnelshift_r(low, high, 8 * skew);
-        low = high;
-    }
-}
-
-// Whether all words that a warp loads in one step, WORDS for each lane from `first` on, lie inside of the row.
-template <int WORDS> DEVICE bool step_is_inside(const u8* row, int64_t first, int64_t end) {
-    const int64_t skew = (int64_t)(address_of(row + first) & 3);
-    return first >= skew && first + 32 * 4 * WORDS + (skew ? 4 : 0) <= end;
-}
-
 // Turns round the bytes of every unit of `swap` bytes.
 template <int WORDS> DEVICE void swap_words(u32 (&words)[WORDS], u32 swap) {
     if (swap == 0) return;
@@ -79,15 +38,6 @@ template <int SIZE> struct Number {
 template <> struct Number<8> {
     typedef u64 Type;
 };
-
-DEVICE u64 little(const u8* bytes, u32 size) {
-    u64 value = 0;
-#pragma unroll
-    for (u32 i = 0; i < 8; ++i) {
-        if (i < size) value |= (u64)bytes[i] << 8 * i;
-    }
-    return value;
-}
 
 // The bits of a float become NaN where it equals nodata: the same bits, or zero with the other sign.
 template <int SIZE, class T> DEVICE T mask_nodata(T bits, T nodata) {
@@ -164,6 +114,17 @@ struct Row {
     u32 plane;
 };
 
+// Where row `y` of those that are wanted of a tile goes in band 0.
+DEVICE u8* out_of(const Format& format, const Place& place, u32 y) {
+    return place.out + (u64)(place.at_y + y) * format.out_row + (u64)place.at_x * format.size;
+}
+
+// Row `y` of those that are wanted of a tile that has bytes.
+DEVICE Row row_of(const Format& format, const Place& place, u32 y) {
+    const u8* in = place.in + (u64)y * format.row_bytes;
+    return Row{in, out_of(format, place, y), (int)place.x, (int)(place.x + place.width), place.plane};
+}
+
 // The first pixel from which groups of GROUP pixels of SIZE bytes begin at aligned places of the output: `from` or
 // up to GROUP - 1 before it. `out` is where pixel `x` goes.
 template <int SIZE, int GROUP> DEVICE int aligned_first(const u8* out, int x, int from) {
@@ -198,8 +159,9 @@ DEVICE u32 next_band(const Format& format, u32 plane, u32 band, u32 lane) {
 template <int SIZE, int SAMPLES, bool PREDICTED, bool MANY> struct Samples {
     typedef typename Number<SIZE>::Type T;
     enum {
-        // Bytes of a band that a lane stores at once: what a lane loads stays near 16 bytes.
-        STORE = SAMPLES == 1 ? 16 : SAMPLES == 2 ? 8 : 4,
+        // Bytes of a band that a lane stores at once: what a lane loads stays near 16 bytes, and is less where single
+        // bytes are summed, so that all lanes have something of a row of 256.
+        STORE = SAMPLES == 1 ? (SIZE == 1 && PREDICTED ? 8 : 16) : SAMPLES == 2 ? 8 : 4,
         GROUP = STORE > SIZE ? STORE / SIZE : 1,
         VALUES = GROUP * SAMPLES,
         WORDS = VALUES * SIZE / 4,
@@ -302,35 +264,60 @@ template <int SIZE, int SAMPLES, bool PREDICTED, bool MANY> struct Samples {
         }
     }
 
-    // Places a row: into band `band` where tiles have one sample, else samples from `first` on into their bands.
-    MEMBER void place(const Format& format, const Row& row, u32 band, u32 first, u32 lane) {
+    // Places a step of a row: `words` has the group of each lane from pixel `step` on. `before` has the sums of the steps
+    // before, and gets this one's.
+    MEMBER void place_step(const Format& format, const Row& row, u8* out, const Nodata<SIZE>& nodata, int step, u32 first,
+                           u32 lane, u32 (&words)[WORDS], T (&before)[SAMPLES]) {
+        swap_words<WORDS>(words, format.swap);
+        const int pixel = step + (int)lane * GROUP;
+        T values[VALUES];
+        part(words, pixel, values);
+        if (PREDICTED) sum(values, before, lane);
+        if (SAMPLES == 1) store(row, pixel, nodata, 0, values, out);
+        else distribute(format, row, pixel, nodata, first, values);
+    }
+
+    // Where the steps of a row begin, which goes to `out`.
+    MEMBER int first_step(const Row& row, const u8* out) {
+        return aligned_first<SIZE, GROUP>(out, row.x, PREDICTED ? 0 : row.x);
+    }
+
+    // Places rows y..last of a tile: into band `band` where tiles have one sample, else samples from `first` on into their
+    // bands. The words of the next step, of this row or the next, are on their way while this one's are summed.
+    MEMBER void place(const Format& format, const Place& place, u32 y, u32 last, u32 band, u32 first, u32 lane) {
         const Nodata<SIZE> nodata(format);
-        u8* out = row.out + (u64)band * format.out_band;
-        const int from = PREDICTED ? 0 : row.x;
-        int step = aligned_first<SIZE, GROUP>(out, row.x, from);
+        const u64 to_band = (u64)band * format.out_band;
+        Row row = row_of(format, place, y);
+        int step = first_step(row, row.out + to_band);
         T before[SAMPLES] = {};
         u32 words[WORDS], next[WORDS] = {};
         load(format, row, step, first, lane, next);
-        for (; step < row.end; step += 32 * GROUP) {
+        for (;;) {
 #pragma unroll
             for (int i = 0; i < WORDS; ++i) words[i] = next[i];
-            // The next step's words are on their way while this one's are summed.
-            if (step + 32 * GROUP < row.end) load(format, row, step + 32 * GROUP, first, lane, next);
-            swap_words<WORDS>(words, format.swap);
-            const int pixel = step + (int)lane * GROUP;
-            T values[VALUES];
-            part(words, pixel, values);
-            if (PREDICTED) sum(values, before, lane);
-            if (SAMPLES == 1) store(row, pixel, nodata, 0, values, out);
-            else distribute(format, row, pixel, nodata, first, values);
+            const Row here = row;
+            const int at = step;
+            step += 32 * GROUP;
+            const bool ends = step >= row.end;
+            if (ends) {
+                row = row_of(format, place, ++y);
+                step = first_step(row, row.out + to_band);
+            }
+            if (y < last) load(format, row, step, first, lane, next);
+            place_step(format, here, here.out + to_band, nodata, at, first, lane, words, before);
+            if (y >= last) return;
+            if (ends) {
+#pragma unroll
+                for (int s = 0; s < SAMPLES; ++s) before[s] = 0;
+            }
         }
     }
 
-    MEMBER void place(const Format& format, const Row& row, u32 band, u32 lane) {
+    MEMBER void place(const Format& format, const Place& tile, u32 y, u32 last, u32 band, u32 lane) {
         if constexpr (MANY) {
-            for (u32 first = 0; first < format.samples; first += SAMPLES) place(format, row, 0, first, lane);
+            for (u32 first = 0; first < format.samples; first += SAMPLES) place(format, tile, y, last, 0, first, lane);
         } else {
-            place(format, row, band, 0, lane);
+            place(format, tile, y, last, band, 0, lane);
         }
     }
 };
@@ -514,12 +501,16 @@ template <int SIZE, int SAMPLES> struct Floats {
         }
     }
 
-    MEMBER void place(const Format& format, const Row& row, u32 band, u32 lane) {
+    MEMBER void place(const Format& format, const Place& tile, u32 y, u32 last, u32 band, u32 lane) {
+        for (; y < last; ++y) place_row(format, row_of(format, tile, y), band, lane);
+    }
+
+    MEMBER void place_row(const Format& format, const Row& row, u32 band, u32 lane) {
         const Planes planes(format, row);
         u8* out = row.out + (u64)band * format.out_band;
-        const int step = aligned_first<SIZE, GROUP>(out, row.x, 0);
-        if (planes.whole && step == 0) place_from<true>(format, row, planes, 0, out, lane);
-        else place_from<false>(format, row, planes, step, out, lane);
+        // Reading whole words is worth more than storing whole groups.
+        if (planes.whole) place_from<true>(format, row, planes, 0, out, lane);
+        else place_from<false>(format, row, planes, aligned_first<SIZE, GROUP>(out, row.x, 0), out, lane);
     }
 };
 
@@ -675,7 +666,11 @@ struct Any {
         }
     }
 
-    MEMBER void place(const Format& format, const Row& row, u32 band, u32 lane) {
+    MEMBER void place(const Format& format, const Place& tile, u32 y, u32 last, u32 band, u32 lane) {
+        for (; y < last; ++y) place_row(format, row_of(format, tile, y), band, lane);
+    }
+
+    MEMBER void place_row(const Format& format, const Row& row, u32 band, u32 lane) {
         u8* out = row.out + (u64)band * format.out_band;
         const u32 wanted = sample_of(format, row.plane, band);
         if (format.predictor == PREDICTOR_HORIZONTAL) return horizontal(format, row, wanted, out, lane);
@@ -717,24 +712,20 @@ DEVICE void fill_row(const Quad& quad, u8* out, u64 bytes, u32 lane) {
     }
 }
 
-// Rows of one tile for this warp: calls `Path::place` for every row and band.
+// Rows of one tile for this warp: calls `Path::place` for every band, or once for all of them.
 template <class Path, bool EACH_BAND>
 DEVICE void place_rows(const Format& format, const Place& place, u32 first_row, u32 lane) {
     const u32 last = smaller(place.height, first_row + PLACE_ROWS);
-    for (u32 y = first_row; y < last; ++y) {
-        u8* out = place.out + (u64)(place.at_y + y) * format.out_row + (u64)place.at_x * format.size;
-        Row row = {place.in, out, (int)place.x, (int)(place.x + place.width), place.plane};
-        const bool each = EACH_BAND || place.in == nullptr;
-        for (u32 band = each ? next_band(format, place.plane, 0, lane) : 0; band < format.bands;
-             band = next_band(format, place.plane, band + 1, lane)) {
-            if (place.in == nullptr) {
-                fill_row(fill_quad(format), out + (u64)band * format.out_band, (u64)place.width * format.size, lane);
-            } else {
-                row.in = place.in + (u64)y * format.row_bytes;
-                Path::place(format, row, band, lane);
-            }
-            if (!each) break;
+    if (first_row >= last) return;
+    const bool fills = place.in == nullptr, each = EACH_BAND || fills;
+    for (u32 band = each ? next_band(format, place.plane, 0, lane) : 0; band < format.bands;
+         band = next_band(format, place.plane, band + 1, lane)) {
+        if (!fills) Path::place(format, place, first_row, last, band, lane);
+        for (u32 y = first_row; fills && y < last; ++y) {
+            u8* out = out_of(format, place, y) + (u64)band * format.out_band;
+            fill_row(fill_quad(format), out, (u64)place.width * format.size, lane);
         }
+        if (!each) break;
     }
 }
 

@@ -39,10 +39,10 @@ SIMT_KERNEL void __launch_bounds__(32) zstd_entropy(const Tile* tiles, u32 count
     zstd_entropy_jobs(tiles, status, zstd_scratch(scratch, count, slots, units), *sh, threadIdx.x);
 }
 
-template <u32 T, u32 W, u32 P>
-DEVICE void zstd_execute(const Tile* tiles, u32 count, u32* status, u8* scratch, u32 slots, u32 units, ZstdExecuteShared<T, W, P>& sh) {
+template <u32 T, u32 W>
+DEVICE void zstd_execute(const Tile* tiles, u32 count, u32* status, u8* scratch, u32 slots, u32 units, ZstdExecuteShared<T, W>& sh) {
     u32 t = threadIdx.x;
-    ZstdExecute<T, W, P> e{sh, tiles[blockIdx.x], t, t & 31, 0, 0, 0, {}};
+    ZstdExecute<T, W> e{sh, tiles[blockIdx.x], t, t & 31, 0, 0, 0, {}};
     e.run(zstd_scratch(scratch, count, slots, units), blockIdx.x, status);
 }
 

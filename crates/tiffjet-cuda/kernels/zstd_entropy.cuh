@@ -269,10 +269,6 @@ DEVICE void zstd_literals(const Tile* tiles, u32* status, const ZstdScratch& s, 
         u8* to = reinterpret_cast<u8*>(s.arena + b->literals_unit) + from;
         good = good && zstd_take_literals(stream, literals, sh.weights[g].log, sh.cells + (g << ZSTD_TREE_LOG), sh.ring[lane], to);
         if (!good) zstd_fail(status, tile, STATUS_DAMAGED);
-        // Whoever reads whole words reads a little more than there is.
-        if (good && part + 1 == b->streams) {
-            for (u32 k = 0; k < 8; ++k) to[literals + k] = 0;
-        }
     }
     __syncwarp();
 }

@@ -1,8 +1,7 @@
 // Sequences carried out: a block of threads for each tile, in batches of one sequence for each thread.
 //
-// No match waits for another: every byte of a batch is followed back, from match to match, until it is a literal or was
-// made before the batch. The last bytes of the output are in a ring in shared memory; what leaves it is in global memory
-// by then.
+// The last bytes of the output are in a ring in shared memory: most matches come from there, and the bytes that a batch
+// makes are read again by the matches after them. What leaves the ring is in global memory by then.
 #pragma once
 #include "zstd_scan.cuh"
 
@@ -62,38 +61,21 @@ DEVICE ZstdSums zstd_scan_warp(ZstdSums x, u32 lane) {
 
 DEVICE ZstdSums zstd_nothing() { return ZstdSums{0, 0, zstd_turn(1, 1)}; }
 
-// A sequence of a batch: places in the output.
-struct __align__(16) ZstdPart {
-    u32 begin;    // of its literals
-    u32 match;    // of its match
-    u32 offset;
-    u32 literal;  // number of its first literal
-};
-
-// T threads, W bytes of ring, P bytes that one batch or piece may give.
-template <u32 T, u32 W, u32 P>
+template <u32 T, u32 W>
 struct __align__(16) ZstdExecuteShared {
     __align__(16) u8 ring[W];
-    ZstdPart parts[T + 1];  // and where the last ends
-    u32 begins[P / 32 + 1];  // a bit for each byte where a part begins; the first byte is bit 0
-    u16 before[P / 32 + 1];  // parts that begin before each word of them
     ZstdSums sums[T / 32];
     ZstdSums carry;
+    u32 place[T];  // first byte of each match of the batch
+    u32 pending[2][T / 32 + 1];
     u32 lengths[36], matches[53];  // base | bits << 24 of each code
-    u32 lone[2];                   // a sequence that is carried out alone
-};
-
-// Where bytes come from.
-struct ZstdOrigin {
-    u32 at;        // byte of the output, or number of the literal
-    u32 run;       // bytes that follow each other there
-    bool literal;
+    u32 lone[3];                   // a sequence that is carried out alone
 };
 
 // A tile on its way. All members are the same for all threads.
-template <u32 T, u32 W, u32 P>
+template <u32 T, u32 W>
 struct ZstdExecute {
-    ZstdExecuteShared<T, W, P>& sh;
+    ZstdExecuteShared<T, W>& sh;
     const Tile& tile;
     u32 t, lane;
     u32 done;     // bytes of the output
@@ -101,9 +83,9 @@ struct ZstdExecute {
     u32 frame;    // where the frame began
     ZstdOffsets offsets;
 
-    // What a piece writes into the ring, and a unit that the piece before has not finished, are not history.
-    enum : u32 { MASK = W - 1, PIECE = P, HISTORY = W - P - 2 * ZSTD_UNIT };
-    static_assert((W & MASK) == 0 && HISTORY >= P + ZSTD_UNIT && P % 32 == 0, "a flush is never overtaken");
+    // Half the ring is history. The other half takes what one batch or piece gives, and stays two units short of it: the
+    // unit that the piece before has not finished is flushed while the next is being written.
+    enum : u32 { MASK = W - 1, HISTORY = W / 2, PIECE = W / 2 - 2 * ZSTD_UNIT };
 
     DEVICE_MEMBER u8* ring(u32 at) const { return sh.ring + (at & MASK); }
 
@@ -144,97 +126,119 @@ struct ZstdExecute {
         __syncthreads();
     }
 
-    // Four bytes of the output from `at` on, all made before `done`, but only `n` of them matter.
-    DEVICE_MEMBER u32 history(u32 at, u32 n) const {
-        u32 word = at >> 2, shift = (at & 3) * 8;
-        bool more = (at & 3) + n > 4;
-        if (at + HISTORY >= done) {
-            const u32* words = reinterpret_cast<const u32*>(sh.ring);
-            return __funnelshift_r(words[word & (W / 4 - 1)], more ? words[(word + 1) & (W / 4 - 1)] : 0, shift);
-        }
-        // The word after may be in the ring alone.
-        if (at + n + HISTORY <= done) {
-            const u32* words = reinterpret_cast<const u32*>(tile.out);
-            return __funnelshift_r(words[word], more ? words[word + 1] : 0, shift);
-        }
-        u32 bytes = 0;
-        for (u32 k = 0; k < n; ++k) bytes |= static_cast<u32>(earlier(at + k, done)) << 8 * k;
-        return bytes;
-    }
-
-    // Follows a byte of the batch, and up to `run` with it, to where they come from. Each step leads to an earlier part, or
-    // to a literal of this one.
-    DEVICE_MEMBER ZstdOrigin origin(u32 at, u32 run) const {
-        for (;;) {
-            u32 k = at - done, word = k >> 5;
-            u32 upto = sh.begins[word] & FULL_WARP >> (31 - (k & 31));
-            u32 number = sh.before[word] + __popc(upto) - 1;
-            const ZstdPart part = sh.parts[number];
-            if (at < part.match) return ZstdOrigin{part.literal + (at - part.begin), zstd_min(run, part.match - at), true};
-            run = zstd_min(run, sh.parts[number + 1].begin - at);
-            // The bytes of a match that is longer than its offset come again.
-            u32 into = at - part.match;
-            if (into >= part.offset) into %= part.offset;
-            run = zstd_min(run, part.offset - into);
-            at = part.match - part.offset + into;
-            if (at < done) return ZstdOrigin{at, zstd_min(run, done - at), false};
+    // Bytes `from` to the ring at `to`, by one thread, from words that are all there.
+    DEVICE_MEMBER void copy_words(const u32* words, u32 mask, u32 from, u32 to, u32 n) {
+        u32 shift = (from & 3) * 8, word = from >> 2, last = (from + n - 1) >> 2;
+        u32 low = words[word & mask];
+        for (u32 k = 0; k < n; k += 4) {
+            u32 high = word < last ? words[(word + 1) & mask] : 0;
+            u32 v = __funnelshift_r(low, high, shift), left = n - k;
+            *ring(to + k) = static_cast<u8>(v);
+            if (left > 1) *ring(to + k + 1) = static_cast<u8>(v >> 8);
+            if (left > 2) *ring(to + k + 2) = static_cast<u8>(v >> 16);
+            if (left > 3) *ring(to + k + 3) = static_cast<u8>(v >> 24);
+            low = high;
+            ++word;
         }
     }
 
-    DEVICE_MEMBER void put(u32 word, u32 first, u32 last, u32 bytes) {
-        if (last - first == 4) {
-            *reinterpret_cast<u32*>(ring(word)) = bytes;
+    // A short match, by one thread.
+    DEVICE_MEMBER void copy_match(u32 to, u32 offset, u32 n) {
+        u32 from = to - offset, used = zstd_min(n, offset);
+        if (n <= offset && from + HISTORY >= done && ((from + n + 3) & ~3u) <= done) {
+            copy_words(reinterpret_cast<const u32*>(sh.ring), W / 4 - 1, from, to, n);
+        } else if (n <= offset && from >= done) {
+            // Others may be writing the rest of the words.
+            for (u32 k = 0; k < n; ++k) *ring(to + k) = *ring(from + k);
+        } else if (n <= offset && from + used + HISTORY <= done) {
+            copy_words(reinterpret_cast<const u32*>(tile.out), FULL_WARP, from, to, n);
         } else {
-            for (u32 at = first; at < last; ++at) *ring(at) = static_cast<u8>(bytes >> (at & 3) * 8);
-        }
-    }
-
-    // The bytes of a batch, up to `end`, a word at a time, and a barrier.
-    DEVICE_MEMBER void words(u32 end, const u8* literals, u32 step) {
-        u32 late = 0;
-        for (u32 word = (done & ~3u) + t * 4; word < end; word += T * 4) {
-            u32 first = word < done ? done : word, last = zstd_min(word + 4, end), bytes = 0;
-            for (u32 at = first; at < last;) {
-                ZstdOrigin from = origin(at, last - at);
-                u32 found = from.literal ? zstd_load(literals + from.at * step) : history(from.at, from.run);
-                if (from.literal && !step) found = (found & 0xff) * 0x01010101u;
-                // What was read too much is put right by what follows.
-                u32 place = (at & 3) * 8;
-                bytes = (bytes & ~(FULL_WARP << place)) | found << place;
-                at += from.run;
+            for (u32 k = 0, j = 0; k < n; ++k) {
+                *ring(to + k) = earlier(from + j, done);
+                j = j + 1 == offset ? 0 : j + 1;
             }
-            if (word < done) late = bytes; else put(word, first, last, bytes);
         }
-        __syncthreads();
-        // The word that the batch before began is history to all until here; the thread that ends it also flushes it.
-        if (t == 0 && (done & 3)) put(done & ~3u, done, zstd_min((done & ~3u) + 4, end), late);
     }
 
     DEVICE_MEMBER u32 literals_and_matches(const ZstdBlock& b, const ZstdScratch& s);
+    DEVICE_MEMBER void matches(u32 taken, u32 at, u32 offset, u32 length);
     DEVICE_MEMBER u32 block(const ZstdBlock& b, const ZstdScratch& s);
     DEVICE_MEMBER void run(const ZstdScratch& s, u32 index, u32* status);
 };
 
+// Lengths from here on are copied by all lanes of a warp together.
+enum : u32 { ZSTD_LONG_LITERALS = 16, ZSTD_LONG_MATCH = 32 };
+
+// The matches of a batch, thread k the k-th: each is copied when no match that its source touches is still to be.
+template <u32 T, u32 W>
+DEVICE_MEMBER void ZstdExecute<T, W>::matches(u32 taken, u32 at, u32 offset, u32 length) {
+    bool pending = t < taken;
+    u32 from = at - offset, first = 0, touched = 0;
+    if (pending) {
+        u32 end = from + zstd_min(length, offset);
+        if (end > sh.place[0]) {
+            u32 low = 0, high = t;  // matches that begin before the end of the source
+            while (low < high) {
+                u32 middle = (low + high) / 2;
+                if (sh.place[middle] < end) low = middle + 1; else high = middle;
+            }
+            u32 upto = low;
+            low = 0;
+            high = upto;  // and the last that begins at or before it
+            while (low < high) {
+                u32 middle = (low + high) / 2;
+                if (sh.place[middle] <= from) low = middle + 1; else high = middle;
+            }
+            first = low ? low - 1 : 0;
+            touched = upto - first;
+        }
+    }
+    // Every round copies at least the first pending one.
+    for (u32 round = 0;; ++round) {
+        bool ready = pending && touched == 0;
+        if (pending && touched && round) {
+            const u32* bits = sh.pending[round & 1];
+            u32 end = first + touched - 1, word = first >> 5, last = end >> 5;
+            u32 left = bits[word] & FULL_WARP << (first & 31);
+            while (word < last) {
+                if (left) break;
+                left = bits[++word];
+            }
+            if (word == last) left &= FULL_WARP >> (31 - (end & 31));
+            ready = left == 0;
+        }
+        if (ready && length < ZSTD_LONG_MATCH) copy_match(at, offset, length);
+        for (u32 longs = __ballot_sync(FULL_WARP, ready && length >= ZSTD_LONG_MATCH); longs; longs &= longs - 1) {
+            u32 l = zstd_high_bit(longs & (0u - longs));
+            u32 to = __shfl_sync(FULL_WARP, at, l), back = __shfl_sync(FULL_WARP, offset, l), n = __shfl_sync(FULL_WARP, length, l);
+            for (u32 k = lane; k < n; k += 32) *ring(to + k) = earlier(to - back + (k < back ? k : k % back), done);
+        }
+        pending = pending && !ready;
+        u32 waiting = __ballot_sync(FULL_WARP, pending);
+        if (lane == 0) sh.pending[(round + 1) & 1][t >> 5] = waiting;
+        if (!__syncthreads_or(pending)) return;
+    }
+}
+
 // The sequences of a block and the literals after them.
-template <u32 T, u32 W, u32 P>
-DEVICE_MEMBER u32 ZstdExecute<T, W, P>::literals_and_matches(const ZstdBlock& b, const ZstdScratch& s) {
+template <u32 T, u32 W>
+DEVICE_MEMBER u32 ZstdExecute<T, W>::literals_and_matches(const ZstdBlock& b, const ZstdScratch& s) {
     const u8* literals = b.literals_kind < ZSTD_LITERALS_TREE ? tile.in + b.literals_at : reinterpret_cast<const u8*>(s.arena + b.literals_unit);
     const u32 step = b.literals_kind == ZSTD_LITERALS_RLE ? 0 : 1;
     const ZstdRecord* records = reinterpret_cast<const ZstdRecord*>(s.arena + b.sequences_unit);
-    const u32* stream = reinterpret_cast<const u32*>(tile.in - (reinterpret_cast<u64>(tile.in) & 15));
+    const u32* words = reinterpret_cast<const u32*>(tile.in - (reinterpret_cast<u64>(tile.in) & 15));
     const u32 end = done + zstd_min(tile.out_bytes - done, b.most);
     // More than the tile holds may be sound: the host looks at what it may keep of it.
     const u32 too_much = end < tile.out_bytes ? STATUS_DAMAGED : STATUS_FOREIGN;
     u32 literal = 0;  // literals that are used
     for (u32 k0 = 0; k0 < b.sequences;) {
         u32 k = k0 + t, length = 0, match = 0;
-        for (u32 q = t; q <= P / 32; q += T) sh.begins[q] = 0;
         ZstdSums sums = zstd_nothing();
         if (k < b.sequences) {
             ZstdRecord r = records[k];
             u32 a = sh.lengths[r.codes & 63], c = sh.matches[r.codes >> 6 & 63], bits = r.codes >> 12 & 31;
             u32 length_bits = a >> 24, match_bits = c >> 24, low = r.bit - length_bits - match_bits - bits;
-            const u32* w = stream + (low >> 5);
+            const u32* w = words + (low >> 5);
             u64 v = __funnelshift_r(w[0], w[1], low & 31) | static_cast<u64>(__funnelshift_r(w[1], w[2], low & 31)) << 32;
             length = (a & 0xffffff) + (static_cast<u32>(v) & ((1u << length_bits) - 1));
             v >>= length_bits;
@@ -286,23 +290,24 @@ DEVICE_MEMBER u32 ZstdExecute<T, W, P>::literals_and_matches(const ZstdBlock& b,
             continue;
         }
         if (t == taken - 1) sh.carry = sums;
-        if (mine) {
-            u32 begin = at - length, bit = begin - done;
-            sh.parts[t] = ZstdPart{begin, at, offset, literal + sums.literals - length};
-            if (t == taken - 1) sh.parts[taken].begin = done + sums.bytes;
-            atomicOr(&sh.begins[bit >> 5], 1u << (bit & 31));
-        }
+        if (mine) sh.place[t] = at;
         if (__syncthreads_or(bad || over)) return __syncthreads_or(bad) ? static_cast<u32>(STATUS_DAMAGED) : too_much;
-        for (u32 q = t; q * 32 < sh.carry.bytes; q += T) {
-            u32 low = 0, high = taken;  // parts that begin before byte 32 q
-            while (low < high) {
-                u32 middle = (low + high) / 2;
-                if (sh.parts[middle].begin < done + q * 32) low = middle + 1; else high = middle;
+        u32 source = literal + sums.literals - length, to = at - length;
+        if (mine && length && length < ZSTD_LONG_LITERALS) {
+            if (step) {
+                u64 address = reinterpret_cast<u64>(literals);
+                copy_words(reinterpret_cast<const u32*>(address & ~3ull), FULL_WARP, source + static_cast<u32>(address & 3), to, length);
+            } else {
+                for (u32 q = 0; q < length; ++q) *ring(to + q) = literals[0];
             }
-            sh.before[q] = static_cast<u16>(low);
+        }
+        for (u32 longs = __ballot_sync(FULL_WARP, mine && length >= ZSTD_LONG_LITERALS); longs; longs &= longs - 1) {
+            u32 l = zstd_high_bit(longs & (0u - longs));
+            u32 from = __shfl_sync(FULL_WARP, source, l), there = __shfl_sync(FULL_WARP, to, l), n = __shfl_sync(FULL_WARP, length, l);
+            for (u32 q = lane; q < n; q += 32) *ring(there + q) = literals[(from + q) * step];
         }
         __syncthreads();
-        words(done + sh.carry.bytes, literals, step);
+        matches(taken, at, offset, match);
         literal += sh.carry.literals;
         offsets = sh.carry.offsets;
         flush(done + sh.carry.bytes);
@@ -315,16 +320,16 @@ DEVICE_MEMBER u32 ZstdExecute<T, W, P>::literals_and_matches(const ZstdBlock& b,
     return STATUS_OK;
 }
 
-template <u32 T, u32 W, u32 P>
-DEVICE_MEMBER u32 ZstdExecute<T, W, P>::block(const ZstdBlock& b, const ZstdScratch& s) {
+template <u32 T, u32 W>
+DEVICE_MEMBER u32 ZstdExecute<T, W>::block(const ZstdBlock& b, const ZstdScratch& s) {
     if (b.kind == ZSTD_COMPRESSED) return literals_and_matches(b, s);
     if (b.size > tile.out_bytes - done) return STATUS_FOREIGN;
     copy(tile.in + b.at, b.size, b.kind == ZSTD_RLE ? 0 : 1);
     return STATUS_OK;
 }
 
-template <u32 T, u32 W, u32 P>
-DEVICE_MEMBER void ZstdExecute<T, W, P>::run(const ZstdScratch& s, u32 index, u32* status) {
+template <u32 T, u32 W>
+DEVICE_MEMBER void ZstdExecute<T, W>::run(const ZstdScratch& s, u32 index, u32* status) {
     // Literals or sequences may have been found damaged.
     if (status[tile.id] != STATUS_OK) return;
     for (u32 k = t; k < 36; k += T) sh.lengths[k] = zstd_length_code(k);

@@ -5,11 +5,10 @@
 
 namespace zstd {
 
-// The more a batch may give, the longer are the chains that its bytes are followed along.
-using Execute128 = ZstdExecuteShared<128, 128 * 128, 6144>;
-using Execute256 = ZstdExecuteShared<256, 256 * 128, 8192>;
-using Execute512 = ZstdExecuteShared<512, 512 * 128, 16384>;
-using Execute1024 = ZstdExecuteShared<1024, 1024 * 128, 32768>;
+using Execute128 = ZstdExecuteShared<128, 128 * 128>;
+using Execute256 = ZstdExecuteShared<256, 256 * 128>;
+using Execute512 = ZstdExecuteShared<512, 512 * 128>;
+using Execute1024 = ZstdExecuteShared<1024, 1024 * 128>;
 
 struct Launch {
     u32 threads, blocks, shared_bytes;
@@ -18,10 +17,10 @@ struct Launch {
 // Numbers, so that others can read them from here; the assertions below keep them true.
 constexpr Launch ENTROPY = {32, 8, 22880};
 constexpr Launch EXECUTE[] = {
-    {128, 8, 20080},
-    {256, 4, 38976},
-    {512, 2, 77536},
-    {1024, 1, 154656},
+    {128, 8, 17408},
+    {256, 4, 34416},
+    {512, 2, 68432},
+    {1024, 1, 136464},
 };
 
 // What the rule gives: an index into EXECUTE.

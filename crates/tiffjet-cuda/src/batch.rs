@@ -466,7 +466,7 @@ impl Group {
 
     /// Whether the kernels of a way, which count in 32 bits, could not take one more tile.
     fn is_full(&self, way: Way) -> bool {
-        const PAGES: u64 = 1 << 30;
+        const PAGES: u64 = 1 << 29;
         const BYTES: u64 = 8 << 30;
         let Way::Device(route) = way else { return false };
         self.coded.get(&route).is_some_and(|coded| coded.size.pages > PAGES || coded.size.out_bytes > BYTES)

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
+use rayon::ThreadPool;
 use tiffjet::backend::{changed, common_bytes};
 use tiffjet::plan::{self, Costs};
 use tiffjet::{Error, Fallback, ReadJob, ReadOptions, Report, Result, decode_tile};
@@ -26,15 +27,18 @@ use pass::Pass;
 pub struct Settings {
     /// Device memory of a read beside its result.
     pub budget: u64,
-    /// Bytes that are loaded before their tiles are decoded, while more arrive.
+    /// The most bytes that are loaded before their tiles are decoded, while more arrive. Small reads take less, so that
+    /// every lane has its share.
     pub group: u64,
+    /// Groups that are on the device at once, at most [`LANES`].
+    pub lanes: usize,
     /// Threads that fill slots; 0 for as many as there are.
     pub threads: usize,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { budget: 1 << 30, group: 24 << 20, threads: 0 }
+        Self { budget: 3 << 29, group: 32 << 20, lanes: LANES, threads: 0 }
     }
 }
 
@@ -44,6 +48,8 @@ const WIDEST: u32 = (1 << 31) - 1024;
 const WORTH: f64 = 1e-3;
 /// Bytes a second from the cores to the device.
 const UPLOAD: f64 = 40e9;
+/// A group of a small read is smaller than that of a large one, but not by more than this.
+const SMALLER: u64 = 4;
 /// The least that a load is worth a thread for.
 const LEAST_LOAD: u64 = 256 << 10;
 
@@ -321,12 +327,16 @@ impl<'a> Reading<'a> {
             let what = format!("bytes of memory of {} for one tile beside the pixels", self.gpu.device);
             return Err(Error::limit(&self.name, what, largest, budget));
         }
-        let lanes = (budget / largest.max(1)).clamp(1, LANES as u64);
+        let lanes = (budget / largest.max(1)).clamp(1, self.settings.lanes.clamp(1, LANES) as u64);
         let threads = self.threads() as u64;
         let bytes: u64 = self.items.iter().map(|item| self.loaded(item)).sum();
-        let load = (bytes / threads.max(1)).clamp(LEAST_LOAD, SLOT as u64).next_multiple_of(4096);
-        let bounds = Bounds { group: budget / lanes, image: self.settings.group.max(1), load, direct: false };
-        Ok((bounds, lanes as usize))
+        // Where a request costs time, loads are not made small to keep all threads busy.
+        let least = if self.is_far() { SLOT as u64 } else { LEAST_LOAD };
+        let load = (bytes / threads.max(1)).clamp(least, SLOT as u64).next_multiple_of(4096);
+        // One group more than there are lanes waits for the first of them: with few large tiles, twice as long.
+        let most = self.settings.group.max(1);
+        let image = bytes.div_ceil(lanes).clamp((most / SMALLER).max(1), most);
+        Ok((Bounds { group: budget / lanes, image, load, direct: false }, lanes as usize))
     }
 
     /// Bytes that pass through the ring for a tile.
@@ -337,6 +347,16 @@ impl<'a> Reading<'a> {
             Way::Host => plan.layout().plain_bytes(tile.rows),
             _ => tile.range.end - tile.range.start,
         }
+    }
+
+    /// Whether files of other machines are read.
+    fn is_far(&self) -> bool {
+        self.jobs.iter().any(|job| job.source.distance().is_far())
+    }
+
+    /// Threads that fill slots.
+    fn fetchers(&self) -> &ThreadPool {
+        if self.is_far() { self.gpu.far_threads() } else { &self.gpu.threads }
     }
 
     fn threads(&self) -> usize {

@@ -7,11 +7,12 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use tiffjet::codec::reverse_bits;
-use tiffjet::{Error, ReadJob, decode_tile};
+use tiffjet::{Error, ReadJob, decode_tile, interruptible, wanted};
 
 use crate::batch::{Fill, Gift, Group, Load, What};
 use crate::codec::{Coded, LIBRARY_ROUTES, Submission};
@@ -21,6 +22,8 @@ use crate::memory::{Gpu, SLOT};
 
 /// Bytes of buffers that a thread may keep from one read to the next.
 const KEPT: usize = 16 << 20;
+/// Who waits looks up so often.
+const TICK: Duration = Duration::from_millis(100);
 
 /// Device memory of a group that can be filled.
 pub struct Opened {
@@ -73,6 +76,8 @@ pub struct Fetch<'a> {
     dry: bool,
     state: Mutex<State>,
     moved: Condvar,
+    /// The same as in the state, for those who wait for other machines.
+    stopped: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
@@ -138,6 +143,7 @@ impl<'a> Fetch<'a> {
             dry,
             state: Mutex::new(State { left, ..State::default() }),
             moved: Condvar::new(),
+            stopped: Arc::default(),
         }
     }
 
@@ -167,7 +173,15 @@ impl<'a> Fetch<'a> {
     pub fn wait(&self, group: usize) -> bool {
         let mut state = self.lock();
         while state.left[group] > 0 && !state.stop {
-            state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.moved.wait_timeout(state, TICK).unwrap_or_else(PoisonError::into_inner).0;
+            // Who waits for other machines may want no more.
+            if !self.keep_going
+                && let Some(Err(error)) = self.jobs.first().map(|job| wanted(job.source.name()))
+            {
+                drop(state);
+                self.fail(0, 0, error);
+                state = self.lock();
+            }
         }
         !state.stop
     }
@@ -176,6 +190,7 @@ impl<'a> Fetch<'a> {
     pub fn stop(&self, refused: Option<Failure>) {
         let mut state = self.lock();
         state.stop = true;
+        self.stopped.store(true, Ordering::Relaxed);
         state.refused = state.refused.take().or(refused);
         drop(state);
         self.moved.notify_all();
@@ -190,7 +205,9 @@ impl<'a> Fetch<'a> {
 
     /// Takes load after load until none is left. `lane` tells the stream of a group.
     pub fn work(&self, lane: &Lanes<'_>) {
-        if let Err(failure) = self.gpu.enter().and_then(|_current| self.work_through(lane)) {
+        let stopped = self.stopped.clone();
+        let work = || self.gpu.enter().and_then(|_current| self.work_through(lane));
+        if let Err(failure) = interruptible(move || stopped.load(Ordering::Relaxed), work) {
             self.stop(Some(failure));
         }
     }
@@ -409,7 +426,12 @@ impl<'a> Fetch<'a> {
 
     fn fail(&self, number: usize, job: usize, error: Error) {
         let mut state = self.lock();
+        // What was cut off by a failure elsewhere is no failure of its own.
+        if state.stop && matches!(error, Error::Cancelled { .. }) {
+            return;
+        }
         state.stop |= !self.keep_going;
+        self.stopped.fetch_or(!self.keep_going, Ordering::Relaxed);
         if state.failed.get(&job).is_none_or(|(first, _)| number < *first) {
             state.failed.insert(job, (number, error));
         }

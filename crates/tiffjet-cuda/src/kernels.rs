@@ -2,6 +2,10 @@
 //!
 //! The structs mirror `kernels/abi.h`, field by field; a test lets C++ read what they write.
 
+pub mod launch;
+pub mod reduce;
+pub mod write;
+
 use std::collections::HashMap;
 use std::io::Read;
 use std::sync::{Mutex, PoisonError};
@@ -448,6 +452,7 @@ mod tests {
         tile.write(&mut bytes);
         place.write(&mut bytes);
         bytes.extend(format.bytes(wide(12)));
+        bytes.extend(written(number, wide));
         let text = abi(&bytes);
         let mut lines = text.lines();
         assert_eq!(lines.next(), Some("structs agree"));
@@ -461,6 +466,78 @@ mod tests {
         assert_eq!(lines.next(), Some(&*format!("entropy {threads} {blocks} {shared}")));
         let (lzw, packbits) = (mirrored::LZW, mirrored::PACKBITS);
         assert_eq!(lines.next(), Some(&*format!("shared {lzw} {packbits}")));
+        let all = launch::shared::ALL;
+        let all = [all.adler, all.offsets, all.packbits_sum, all.lzw_encode, all.zstd_encode, all.deflate_encode];
+        assert_eq!(lines.next(), Some(&*format!("writing {}", all.map(|n| n.to_string()).join(" "))));
+        let (rows, blob, lzw, room) = (launch::PACK_ROWS, launch::BLOB_PIECE, launch::LZW_PIECE, launch::LZW_ROOM);
+        let (zstd, deflate) = (launch::ZSTD_BLOCK, launch::DEFLATE_BLOCK);
+        assert_eq!(lines.next(), Some(&*format!("rows {rows}, pieces {blob} {lzw} {zstd} {deflate}, room {room}")));
+    }
+
+    /// The structs of writing.
+    fn written(number: fn(u32) -> u32, wide: fn(u64) -> u64) -> Vec<u8> {
+        use super::reduce::{Level, Reduction};
+        use super::write::{Blob, Lengths, PackFormat, PackTile, Strided, collect_copy};
+        let signed = |n| wide(n).cast_signed();
+        let mut bytes = Vec::new();
+        let tile = PackTile {
+            input: wide(1),
+            output: wide(2),
+            strides: [signed(3), signed(4), signed(5)],
+            height: number(6),
+            width: number(7),
+            rows: number(8),
+        };
+        tile.write(&mut bytes);
+        assert_eq!(bytes.len() as u64, PackTile::SIZE);
+        let format = PackFormat {
+            row_bytes: wide(1),
+            tile_width: number(2),
+            samples: number(3),
+            size: number(4),
+            bits: number(5),
+            is_signed: true,
+            predictor: tiffjet::layout::Predictor::Float,
+            carried: true,
+            nan: Some(vec![6; 4]),
+            absent: Some(vec![7, 8]),
+        };
+        bytes.extend(format.bytes());
+        let from = Strided { address: wide(1), strides: [signed(3), signed(4), signed(5)] };
+        let to = Strided { address: wide(2), strides: [signed(6), signed(7), signed(8)] };
+        bytes.extend(collect_copy(&from, &to, [number(9), number(10), number(11)], number(12), Some(&[13; 4])));
+        bytes.extend(Lengths { sizes: wide(1), statuses: wide(2), differs: wide(3), extra: number(4) }.bytes());
+        let blob = Blob {
+            lengths: wide(1),
+            offsets: wide(2),
+            out: wide(3),
+            room: wide(4),
+            first: number(5),
+            count: number(6),
+        };
+        bytes.extend(blob.bytes());
+        let plan = tiffjet::OverviewPlan {
+            from: (24, 12),
+            to: (12, 6),
+            bands: 2,
+            dtype: tiffjet::DType::UInt8,
+            bits: 7,
+            resampling: tiffjet::Resampling::Average,
+            nodata: Some(vec![14]),
+            mask: true,
+            palette: false,
+        };
+        let level = |n: u32, m: u32| Level {
+            pixels: wide(n.into()),
+            band: wide(u64::from(n) + 1),
+            row: wide(u64::from(n) + 2),
+            mask: wide(u64::from(n) + 3),
+            first: number(m),
+            rows: number(m + 1),
+        };
+        let reduction = Reduction::new(&plan).unwrap();
+        bytes.extend(reduction.bytes(4096, &level(1, 5), &level(7, 11), wide(13)));
+        bytes
     }
 
     /// What `emulate/abi.cpp` says of these bytes.

@@ -1,4 +1,5 @@
-//! The CUDA backend of tiffjet: whole batches of tiles decoded and placed in device memory.
+//! The CUDA backend of tiffjet: whole batches of tiles decoded and placed in device memory, and rows in device memory
+//! packed and encoded.
 //!
 //! Needs the NVIDIA driver alone, found at run time; without one, [`available`] says what is missing. Nothing of CUDA
 //! happens before the first [`Cuda::new`].
@@ -7,6 +8,7 @@ mod batch;
 mod codec;
 mod decode;
 mod direct;
+mod encode;
 mod fetch;
 mod ffi;
 mod format;
@@ -18,9 +20,9 @@ mod storage;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tiffjet::backend::{EncodeJob, common_shape};
+use tiffjet::backend::common_shape;
 use tiffjet::{
-    Backend, Cpu, Destination, EncodedRows, Error, OverviewPlan, ReadJob, ReadOptions, Reducer, Report, Result, Tensor,
+    Backend, Destination, Emit, EncodeJob, Error, Pipeline, ReadJob, ReadOptions, Report, Result, Tensor, WritePlan,
 };
 
 pub use decode::{Phases, Settings};
@@ -31,11 +33,12 @@ pub use memory::DeviceInfo;
 use ffi::cufile::CuFile;
 use ffi::driver::Driver;
 use ffi::load::{Library, Wanted};
+use ffi::nvcomp::Nvcomp;
 use ffi::nvjpeg::Nvjpeg;
 use ffi::nvjpeg2k::Nvjpeg2k;
 use memory::Gpu;
 
-/// Decodes on one GPU.
+/// Decodes and encodes on one GPU.
 #[derive(Clone)]
 pub struct Cuda {
     gpu: Arc<Gpu>,
@@ -114,7 +117,11 @@ pub fn libraries() -> Vec<LibraryInfo> {
         }
         Err(missing) => info(ffi::cufile::WANTED, None, None, Some(missing.to_string())),
     };
-    vec![driver, jpeg, jpeg2000, cufile]
+    let nvcomp = match Nvcomp::get() {
+        Ok(nvcomp) => info(ffi::nvcomp::WANTED, found(nvcomp.library()), Some(nvcomp.version()), None),
+        Err(missing) => info(ffi::nvcomp::WANTED, None, None, Some(missing.to_string())),
+    };
+    vec![driver, nvcomp, jpeg, jpeg2000, cufile]
 }
 
 impl Cuda {
@@ -198,16 +205,11 @@ impl Backend for Cuda {
         }
     }
 
-    fn encode(&self, job: &EncodeJob<'_>, emit: &mut (dyn FnMut(EncodedRows) -> Result<()> + Send)) -> Result<()> {
-        // Rows are in memory of the host, and so are the codecs.
-        Cpu::shared()?.encode(job, emit)
+    fn pipeline(&self, name: &Arc<str>, plan: &Arc<WritePlan>) -> Result<Box<dyn Pipeline>> {
+        Ok(Box::new(encode::Encoding::new(&self.gpu, name, plan)?))
     }
 
-    fn parallelism(&self) -> usize {
-        Cpu::shared().map_or(1, |cpu| cpu.threads())
-    }
-
-    fn reducer(&self, plan: &OverviewPlan) -> Result<Box<dyn Reducer>> {
-        Cpu::shared()?.reducer(plan)
+    fn encode(&self, job: &EncodeJob<'_>, emit: &mut Emit<'_>) -> Result<()> {
+        encode::encode(&self.gpu, job, emit)
     }
 }

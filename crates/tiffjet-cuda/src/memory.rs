@@ -18,13 +18,17 @@ use crate::kernels::Kernels;
 use crate::states::States;
 
 /// Streams that decode side by side in one read: while the tiles of one are decoded, those of the next arrive.
-pub const LANES: usize = 4;
+pub const LANES: usize = 8;
 /// Bytes of one slot of the ring: large enough for full speed over the bus, small enough to begin soon.
 pub const SLOT: usize = 4 << 20;
+/// Bytes of the notes of a lane.
+pub const NOTES: usize = (1 << 20) + (64 << 10);
 /// Slots that a process has at most. Page-locking costs a millisecond for a few MiB, so they are made as they are needed.
 const SLOTS: usize = 40;
 /// Threads that fill slots: more give no more bytes a second from the page cache.
 const THREADS: usize = 24;
+/// Threads that fill slots from files of other machines: they wait, so the number of cores does not matter.
+const FAR_THREADS: usize = 32;
 /// Device memory that stays with the pool between reads.
 const KEPT: u64 = 4 << 30;
 /// Tiles of JPEG 2000 that are decoded at once: each has a state with memory for all steps of one.
@@ -89,6 +93,8 @@ pub struct Gpu {
     pub kernels: Kernels,
     /// Threads that read, decode on the host and fill slots.
     pub threads: ThreadPool,
+    /// Those for files of other machines, made when one is read.
+    far_threads: OnceLock<ThreadPool>,
     /// Page-locked memory.
     pub ring: Ring,
     /// Where results are given back.
@@ -101,6 +107,21 @@ pub struct Gpu {
     /// Memory that storage writes to, while nobody reads.
     buffer: Mutex<Option<Buffer>>,
     streams: Mutex<Vec<Streams>>,
+    lanes: Mutex<Vec<Lane>>,
+}
+
+/// A stream of a write, with what waits for it and what the host and the device tell each other.
+pub struct Lane {
+    /// Where its work goes.
+    pub stream: Stream,
+    /// What it waits for is there.
+    pub ready: Event,
+    /// What the host must know is known.
+    pub known: Event,
+    /// Its memory may be used again.
+    pub free: Event,
+    /// Tables on their way to the device, numbers on their way back.
+    pub notes: Pinned,
 }
 
 /// The streams of one read. The first one is where it begins and ends.
@@ -161,6 +182,17 @@ pub fn unavailable(absence: &Absence) -> Error {
 }
 
 impl Gpu {
+    /// Threads for files of other machines; where there can be no more, those for files of this one.
+    pub fn far_threads(&self) -> &ThreadPool {
+        if let Some(threads) = self.far_threads.get() {
+            return threads;
+        }
+        match crew(FAR_THREADS, "cuda-far") {
+            Ok(threads) => self.far_threads.get_or_init(|| threads),
+            Err(_) => &self.threads,
+        }
+    }
+
     /// The device of an ordinal, made ready when it is first asked for.
     pub fn get(ordinal: i32) -> Result<Arc<Self>> {
         let driver = Driver::get().map_err(unavailable)?;
@@ -203,14 +235,15 @@ impl Gpu {
         let shared =
             driver.device(ordinal).and_then(|device| device.attribute(Attribute::SharedMemory)).map_err(failed)?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = ThreadPoolBuilder::new()
-            .num_threads(cores.clamp(2, THREADS))
-            .thread_name(|i| format!("tiffjet-cuda-{i}"))
-            .build()
-            .map_err(|e| Error::Device { name: nobody(), device: device.clone(), source: e.to_string() })?;
+        let threads = crew(cores.clamp(2, THREADS), "cuda").map_err(|e| Error::Device {
+            name: nobody(),
+            device: device.clone(),
+            source: e.to_string(),
+        })?;
         Ok(Self {
             kernels,
             threads,
+            far_threads: OnceLock::new(),
             shared_memory: shared.max(0) as u32,
             ring: Ring::new(context),
             frees: context.stream().map_err(failed)?,
@@ -221,6 +254,7 @@ impl Gpu {
             jpeg: OnceLock::new(),
             buffer: Mutex::default(),
             streams: Mutex::default(),
+            lanes: Mutex::default(),
             device,
             info,
         })
@@ -332,6 +366,21 @@ impl Gpu {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner).push(streams);
     }
 
+    /// A lane of a write, used before or new.
+    pub fn take_lane(&self) -> Result<Lane, Failure> {
+        if let Some(lane) = self.lanes.lock().unwrap_or_else(PoisonError::into_inner).pop() {
+            return Ok(lane);
+        }
+        let event = || self.context.event(false);
+        let notes = self.context.pinned(NOTES)?;
+        Ok(Lane { stream: self.context.stream()?, ready: event()?, known: event()?, free: event()?, notes })
+    }
+
+    /// Gives a lane back, with no work in it any more.
+    pub fn give_lane(&self, lane: Lane) {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner).push(lane);
+    }
+
     /// What a refusal of the driver means for a file.
     pub fn refused(&self, name: &Arc<str>, failure: &Failure) -> Error {
         refused(name, &self.device, failure)
@@ -357,6 +406,11 @@ struct RingState {
     /// Slots given back, the oldest first: its copy is done soonest.
     idle: VecDeque<Slot>,
     made: usize,
+}
+
+/// Threads that fill slots.
+fn crew(threads: usize, name: &'static str) -> Result<ThreadPool, rayon::ThreadPoolBuildError> {
+    ThreadPoolBuilder::new().num_threads(threads).thread_name(move |i| format!("tiffjet-{name}-{i}")).build()
 }
 
 /// One slot.

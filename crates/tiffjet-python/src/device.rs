@@ -25,19 +25,12 @@ pub fn device(choice: &str) -> Result<Arc<dyn Backend>> {
     }
 }
 
-/// The backend that encodes: rows come in memory of the host, and there they are encoded unless a device is asked for.
-pub fn encoder(choice: &str) -> Result<Arc<dyn Backend>> {
-    match choice {
-        "auto" => device("cpu"),
-        _ => match device(choice)? {
-            backend if backend.name() == "cpu" => Ok(backend),
-            backend => Err(Error::unsupported(
-                &backend.name().into(),
-                "writing on the GPU is not built yet",
-                "use device=\"cpu\"",
-            )),
-        },
-    }
+/// The backend that encodes, and the number of its device where it is a GPU. `auto` is the CPU: who knows that rows are on
+/// a device names it.
+pub fn encoder(choice: &str) -> Result<(Arc<dyn Backend>, Option<i32>)> {
+    let backend = device(if choice == "auto" { "cpu" } else { choice })?;
+    let id = backend.name().strip_prefix("cuda:").and_then(|id| id.parse().ok());
+    Ok((backend, id))
 }
 
 /// The argument `device=`: a name, or the number of a CUDA device.
@@ -47,6 +40,16 @@ pub fn chosen(argument: &Bound<'_, PyAny>) -> PyResult<Arc<dyn Backend>> {
         Err(_) => argument.extract::<String>()?,
     };
     device(&name).map_err(raise)
+}
+
+/// The backend of a read. `auto` goes where the memory is that the caller lends for the pixels.
+pub fn for_read(argument: Option<&Bound<'_, PyAny>>, lent: Option<Device>) -> PyResult<Arc<dyn Backend>> {
+    let auto = argument.is_none_or(|argument| argument.extract::<&str>().is_ok_and(|name| name == "auto"));
+    match (argument, lent) {
+        (_, Some(lent)) if auto => device(&if lent.kind == CUDA { name(lent) } else { "cpu".into() }).map_err(raise),
+        (Some(argument), _) => chosen(argument),
+        (None, _) => device("auto").map_err(raise),
+    }
 }
 
 /// The driver's handle of a stream: a number, or an object of CuPy (`ptr`), PyTorch (`cuda_stream`) or any library that

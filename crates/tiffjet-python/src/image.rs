@@ -3,37 +3,48 @@
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-use pyo3::exceptions::{PyNotImplementedError, PyOSError, PyValueError};
+use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
+use tiffjet::dlpack::Foreign;
 use tiffjet::geo::{Affine, Domains, Gcp};
 use tiffjet::layout::Predictor;
+use tiffjet::source::Remote;
 use tiffjet::tiff::{Array, FieldType, tag};
 use tiffjet::{
-    Backend, ByteOrder, Error, Fallback, Io, Layout, Limits, Nodata, OpenOptions, ReadJob, ReadOptions, Window,
+    Backend, ByteOrder, Device, Error, Fallback, Io, Layout, Limits, Nodata, OpenOptions, ReadJob, ReadOptions,
+    Storage, Window,
 };
 
 use crate::capsule;
 use crate::crs::Crs;
-use crate::device;
+use crate::device::{self, CUDA};
 use crate::error::raise;
 use crate::interrupt::run;
 use crate::source::{self, Origin};
 use crate::tensor::{Tensor, numpy_dtype, numpy_name};
 use crate::window;
 
+/// `storage_options` as Python has put them in line.
+type Pairs = Vec<(String, String)>;
+
 /// Opens a file; only its header is read.
 #[pyfunction]
-#[pyo3(signature = (src, *, page=0, limits=None, sidecars=true))]
+#[pyo3(signature = (src, *, page=0, limits=None, sidecars=true, storage_options=vec![]))]
 pub fn open(
     src: &Bound<'_, PyAny>,
     page: usize,
     limits: Option<&Bound<'_, PyDict>>,
     sidecars: bool,
+    storage_options: Pairs,
 ) -> PyResult<Image> {
-    let options = OpenOptions { page, limits: read_limits(limits)?, sidecars };
+    let remote = Remote::new(storage_options.iter().map(|(key, value)| (key, value))).map_err(raise)?;
+    let options = OpenOptions { page, limits: read_limits(limits)?, sidecars, remote };
     let (image, origin) = source::open(src, &options)?;
-    Ok(Image { image: Arc::new(image), origin, options })
+    if matches!(origin, Origin::Object(_)) && !storage_options.is_empty() {
+        return Err(PyValueError::new_err("storage_options: they are for URLs; this object has its own"));
+    }
+    Ok(Image { image: Arc::new(image), origin, options, storage_options })
 }
 
 /// Opens a file that was open elsewhere, as it was then.
@@ -45,8 +56,9 @@ pub fn reopen(
     limits: &Bound<'_, PyDict>,
     sidecars: bool,
     version: &Bound<'_, PyAny>,
+    storage_options: Pairs,
 ) -> PyResult<Image> {
-    let image = open(src, page, Some(limits), sidecars)?;
+    let image = open(src, page, Some(limits), sidecars, storage_options)?;
     if !version.eq(image.version(src.py())?)? {
         let name = image.image.name();
         return Err(PyOSError::new_err(format!("{name}: the file changed since it was opened; open it again")));
@@ -68,6 +80,7 @@ fn read_limits(argument: Option<&Bound<'_, PyDict>>) -> PyResult<Limits> {
             "tile_bytes" => limits.tile_bytes = value.extract()?,
             "output_bytes" => limits.output_bytes = value.extract()?,
             "sidecar_bytes" => limits.sidecar_bytes = value.extract()?,
+            "private_hosts" => limits.private_hosts = value.extract()?,
             _ => return Err(PyValueError::new_err(format!("limits: there is none called {name:?}"))),
         }
     }
@@ -83,6 +96,7 @@ fn write_limits<'py>(py: Python<'py>, limits: &Limits) -> PyResult<Bound<'py, Py
     out.set_item("tile_bytes", limits.tile_bytes)?;
     out.set_item("output_bytes", limits.output_bytes)?;
     out.set_item("sidecar_bytes", limits.sidecar_bytes)?;
+    out.set_item("private_hosts", limits.private_hosts)?;
     Ok(out)
 }
 
@@ -92,6 +106,8 @@ pub struct Image {
     pub image: Arc<tiffjet::Image>,
     origin: Origin,
     options: OpenOptions,
+    /// As they were given: what the environment adds is found again where the image is opened again.
+    storage_options: Pairs,
 }
 
 /// One level of an image: full size or an overview.
@@ -186,16 +202,8 @@ impl Image {
         window::window(window, bands, level, (layout.height, layout.width))
     }
 
-    /// Into memory of the caller.
-    fn read_into(
-        &self,
-        py: Python<'_>,
-        backend: &dyn Backend,
-        window: &Window,
-        out: &Bound<'_, PyAny>,
-        route: &Route,
-    ) -> PyResult<Tensor> {
-        let mut out = capsule::import(out)?;
+    /// Memory of the caller, when the pixels of a window fit into it.
+    fn fitting(&self, window: &Window, out: Foreign) -> PyResult<Foreign> {
         let shape = self.image.plan_shape(window).map_err(raise)?;
         let dtype = self.image.dtype();
         let fits = out.shape() == shape || (shape[0] == 1 && out.shape() == &shape[1..]);
@@ -203,6 +211,45 @@ impl Image {
             let have = format!("{:?} of {}", out.shape(), out.dtype());
             return Err(PyValueError::new_err(format!("out: it is {have}, the window {shape:?} of {dtype}")));
         }
+        Ok(out)
+    }
+
+    /// Memory of another library's pool for the pixels of a window, and the stream after which it may be written.
+    fn allocated(
+        &self,
+        allocator: &Bound<'_, PyAny>,
+        backend: &dyn Backend,
+        window: &Window,
+        stream: usize,
+    ) -> PyResult<(Foreign, usize)> {
+        let shape = self.image.plan_shape(window).map_err(raise)?;
+        let bytes = shape.iter().try_fold(self.image.dtype().size(), |bytes, &n| bytes.checked_mul(n));
+        let bytes = bytes.ok_or_else(|| PyValueError::new_err("allocator: no machine could hold the window"))?;
+        let device = backend.name().strip_prefix("cuda:").and_then(|id| id.parse::<i32>().ok()).unwrap_or(0);
+        let helper = allocator.py().import("tiffjet._allocate")?;
+        let (array, stream): (Bound<'_, PyAny>, usize) =
+            helper.call_method1("memory", (allocator, bytes, device, stream))?.extract()?;
+        let memory = capsule::import(&array)?;
+        if memory.length() != bytes || memory.device() != (Device { kind: CUDA, id: device }) {
+            let have = format!("{} bytes on {}", memory.length(), device::name(memory.device()));
+            return Err(PyValueError::new_err(format!(
+                "allocator: it gave {have} instead of {bytes} on cuda:{device}"
+            )));
+        }
+        Ok((memory, stream))
+    }
+
+    /// Into memory of somebody else, which has just the bytes of the window.
+    fn read_into(
+        &self,
+        py: Python<'_>,
+        backend: &dyn Backend,
+        window: &Window,
+        mut out: Foreign,
+        route: &Route,
+    ) -> PyResult<Tensor> {
+        let shape = self.image.plan_shape(window).map_err(raise)?;
+        let dtype = self.image.dtype();
         let image = &self.image;
         let report = run(py, || {
             let plan = image.plan(window)?;
@@ -246,11 +293,6 @@ impl Route {
                 return Err(PyValueError::new_err(what));
             }
         };
-        if allocator.is_some() && cuda {
-            return Err(PyNotImplementedError::new_err(
-                "allocator: reading into memory of another pool is not built; use out=",
-            ));
-        }
         if !cuda && (stream.is_some() || allocator.is_some()) {
             let what = format!("stream, allocator: there are none on {}", backend.name());
             return Err(PyValueError::new_err(what));
@@ -279,14 +321,21 @@ impl Image {
         stream: Option<&Bound<'_, PyAny>>,
         allocator: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Tensor> {
-        let backend = match device {
-            Some(device) => device::chosen(device)?,
-            None => device::device("auto").map_err(raise)?,
-        };
-        let route = Route::new(&*backend, fallback, io, stream, allocator)?;
+        let out = out.map(capsule::import).transpose()?;
+        let backend = device::for_read(device, out.as_ref().map(Storage::device))?;
+        let mut route = Route::new(&*backend, fallback, io, stream, allocator)?;
         let window = self.window(window, bands, level)?;
-        if let Some(out) = out {
-            return self.read_into(py, &*backend, &window, out, &route);
+        match (out, allocator) {
+            (Some(_), Some(_)) => {
+                return Err(PyValueError::new_err("out, allocator: one of them says where pixels go"));
+            }
+            (Some(out), None) => return self.read_into(py, &*backend, &window, self.fitting(&window, out)?, &route),
+            (None, Some(allocator)) => {
+                let (memory, stream) = self.allocated(allocator, &*backend, &window, route.stream)?;
+                route.stream = stream;
+                return self.read_into(py, &*backend, &window, memory, &route);
+            }
+            (None, None) => {}
         }
         run(py, || self.image.read_with(&*backend, &window, &route.options)).map(Tensor::new)
     }
@@ -307,7 +356,7 @@ impl Image {
         run(py, || self.image.read_mask(&window)).map(Tensor::new)
     }
 
-    /// Path, or `<bytes>`, or the name of a file object.
+    /// Path, URL without secrets, `<bytes>`, or the name of a file object.
     #[getter]
     fn name(&self) -> &str {
         self.image.name()
@@ -596,6 +645,7 @@ impl Image {
                 limits.into_any(),
                 self.options.sidecars.into_pyobject(py)?.to_owned().into_any(),
                 self.version(py)?.into_any(),
+                self.storage_options.clone().into_pyobject(py)?.into_any(),
             ],
         )?;
         Ok((reopen, arguments.to_tuple()))

@@ -9,6 +9,7 @@ mod error;
 mod image;
 mod interrupt;
 mod many;
+mod ranges;
 mod report;
 mod source;
 mod tensor;

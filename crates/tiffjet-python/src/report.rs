@@ -1,18 +1,24 @@
-//! What reading took.
+//! What reading or writing took.
 
 use pyo3::prelude::*;
 
-/// What really happened while a tensor was read.
+/// What really happened while a tensor was read or a file written.
 #[pyclass(frozen, module = "tiffjet")]
 #[derive(Debug, Clone)]
 pub struct Report(pub tiffjet::Report);
 
 #[pymethods]
 impl Report {
-    /// Tiles decoded.
+    /// Tiles that pixels came from.
     #[getter]
     fn tiles(&self) -> usize {
         self.0.tiles
+    }
+
+    /// Tiles of them that were decoded before, and copied from a cache.
+    #[getter]
+    fn cached(&self) -> usize {
+        self.0.cached
     }
 
     /// Tiles that are not in the file and were filled.
@@ -51,11 +57,29 @@ impl Report {
         self.0.failures.clone()
     }
 
+    /// How many tiles went which way, where there are several.
+    #[getter]
+    fn routes(&self) -> Vec<(String, usize)> {
+        self.0.routes.clone()
+    }
+
+    /// The most memory of a device that a write had at once, in bytes.
+    #[getter]
+    fn device_memory(&self) -> u64 {
+        self.0.device_memory
+    }
+
+    /// The most memory of the host that a write kept rows and tiles in at once, in bytes.
+    #[getter]
+    fn host_memory(&self) -> u64 {
+        self.0.host_memory
+    }
+
     fn __repr__(&self) -> String {
         let r = &self.0;
         format!(
-            "Report(tiles={}, sparse={}, bytes_read={}, bytes_out={}, seconds={:.6}, fallbacks={:?}, failures={:?})",
-            r.tiles, r.sparse, r.bytes_read, r.bytes_out, r.seconds, r.fallbacks, r.failures
+            "Report(tiles={}, cached={}, sparse={}, bytes_read={}, bytes_out={}, seconds={:.6}, fallbacks={:?}, failures={:?})",
+            r.tiles, r.cached, r.sparse, r.bytes_read, r.bytes_out, r.seconds, r.fallbacks, r.failures
         )
     }
 }

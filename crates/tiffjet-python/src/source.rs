@@ -1,4 +1,4 @@
-//! Bytes in: paths, bytes and file objects of Python.
+//! Bytes in: paths, URLs, bytes and objects of Python.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -8,17 +8,18 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyString};
-use tiffjet::source::{MemorySource, Source, Version};
+use tiffjet::source::{MemorySource, Source, Version, is_url, redacted};
 use tiffjet::{Error, Image, OpenOptions, Result};
 
 use crate::error::raise;
 use crate::interrupt::run;
+use crate::ranges::RangesObject;
 
 /// Where an image comes from, to open it again elsewhere.
 pub enum Origin {
-    /// A local file.
+    /// A local file or a URL.
     Path(PathBuf),
-    /// Bytes or a file object: it goes along.
+    /// Bytes or an object: it goes along.
     Object(Py<PyAny>),
 }
 
@@ -40,13 +41,21 @@ pub fn try_open(src: &Bound<'_, PyAny>, options: &OpenOptions) -> PyResult<(Resu
             let backed: PyBackedBytes = bytes.extract()?;
             (Arc::new(MemorySource::named("<bytes>", backed)), bytes.into_any())
         }
-        None => (Arc::new(FileObject::new(src)?), src.clone()),
+        None => (object(src)?, src.clone()),
     };
     let image = run(py, || Ok(Image::from_source(source, options)))?;
     Ok((image, Origin::Object(object.unbind())))
 }
 
-/// The path that is meant; `None` for something else, an error for an address of another machine.
+/// Files in stores by their ranges, file objects by their one position.
+fn object(src: &Bound<'_, PyAny>) -> PyResult<Arc<dyn Source>> {
+    match RangesObject::of(src)? {
+        Some(ranges) => Ok(Arc::new(ranges)),
+        None => Ok(Arc::new(FileObject::new(src)?)),
+    }
+}
+
+/// The path or URL that is meant; `None` for something else, an error for a scheme that nobody serves.
 pub fn path(src: &Bound<'_, PyAny>) -> PyResult<Option<PathBuf>> {
     if !src.is_instance_of::<PyString>() && !src.hasattr("__fspath__")? {
         return Ok(None);
@@ -54,9 +63,11 @@ pub fn path(src: &Bound<'_, PyAny>) -> PyResult<Option<PathBuf>> {
     let path: PathBuf = src.extract()?;
     if let Some(text) = path.to_str()
         && let Some(scheme) = scheme(text)
+        && scheme != "file"
+        && !is_url(text)
     {
-        let feature = format!("{scheme}:// is not built yet");
-        return Err(raise(Error::unsupported(&text.into(), feature, "use a file of this machine or a file object")));
+        let hint = "there are http, https, s3, gs, az and file; of others an object of fsspec or obstore";
+        return Err(raise(Error::unsupported(&redacted(text).into(), format!("{scheme}://"), hint)));
     }
     Ok(Some(path))
 }

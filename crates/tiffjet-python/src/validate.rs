@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use tiffjet::OpenOptions;
+use tiffjet::source::Remote;
 use tiffjet::validate::{Finding, Severity, Verdict};
 
 use crate::error::raise;
@@ -11,9 +12,11 @@ use crate::source;
 
 /// What breaks the rules of TIFF, GeoTIFF and COG, and at which byte, as `tiffjet validate --json` says it.
 #[pyfunction]
-pub fn validate<'py>(src: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
+#[pyo3(name = "_validate")]
+pub fn validate<'py>(src: &Bound<'py, PyAny>, storage_options: Vec<(String, String)>) -> PyResult<Bound<'py, PyDict>> {
     let py = src.py();
-    let verdict = match source::try_open(src, &OpenOptions::default())?.0 {
+    let options = OpenOptions { remote: Remote::new(storage_options).map_err(raise)?, ..OpenOptions::default() };
+    let verdict = match source::try_open(src, &options)?.0 {
         Ok(image) => run(py, || Verdict::of(&image))?,
         Err(error) => Verdict::unreadable(error).map_err(raise)?,
     };

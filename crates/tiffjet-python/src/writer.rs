@@ -8,14 +8,19 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
 use tiffjet::geo::{BandMetadata, Gcp, Geo, Items, Metadata};
-use tiffjet::sink::{FileSink, Sink, StreamSink};
-use tiffjet::{BigTiff, Blocks, DType, Error, Nodata, Overviews, Prediction, Resampling, RowsView, WriteOptions};
+use tiffjet::sink::{Sink, StreamSink};
+use tiffjet::source::{Remote, redacted};
+use tiffjet::{
+    BigTiff, Blocks, DType, Error, Fallback, Nodata, Overviews, Prediction, Resampling, Rows, RowsView, WriteOptions,
+};
 
 use crate::buffer::Bytes;
+use crate::capsule::{device_of, lend};
 use crate::crs::Crs;
 use crate::device;
 use crate::error::raise;
 use crate::interrupt::run;
+use crate::report::Report;
 use crate::source::{object_name, path};
 
 /// What was written.
@@ -40,12 +45,19 @@ pub struct Written {
     /// Those of them that were left out.
     #[pyo3(get)]
     absent: u64,
+    report: tiffjet::Report,
 }
 
 #[pymethods]
 impl Written {
+    /// What it took.
+    #[getter]
+    fn report(&self) -> Report {
+        Report(self.report.clone())
+    }
+
     fn __repr__(&self) -> String {
-        let Self { name, size, bigtiff, levels, tiles, absent } = self;
+        let Self { name, size, bigtiff, levels, tiles, absent, .. } = self;
         let big = if *bigtiff { "True" } else { "False" };
         format!("Written({name:?}, size={size}, levels={levels}, tiles={tiles}, absent={absent}, bigtiff={big})")
     }
@@ -65,6 +77,8 @@ pub struct Writer {
     #[pyo3(get)]
     floor: u64,
     dtype: DType,
+    /// The GPU that encodes.
+    gpu: Option<i32>,
     inner: Mutex<Option<tiffjet::Writer>>,
 }
 
@@ -86,22 +100,31 @@ impl Writer {
             chosen.set(&name.extract::<String>()?, &value)?;
         }
         let name = destination(dst)?;
+        let remote = Remote::new(std::mem::take(&mut chosen.storage_options)).map_err(raise)?;
         let (options, place) = chosen.finish(&name)?;
-        let backend = device::encoder(&place).map_err(raise)?;
+        let (backend, gpu) = device::encoder(&place).map_err(raise)?;
         // What can't be written is refused before a file is begun.
         let plan = tiffjet::WritePlan::new(&name.as_str().into(), &options).map_err(raise)?;
         let floor = plan.levels.iter().fold(0u64, |sum, level| {
             sum.saturating_add(level.image_row_bytes().saturating_mul(level.format.height.into()))
         });
         let tile_rows = plan.levels[0].format.height;
-        let sink = sink(dst, &name)?;
+        let sink = sink(dst, &name, &remote)?;
         let inner = run(py, || tiffjet::Writer::create_on(backend, sink, &options))?;
-        Ok(Self { name, shape, tile_rows, floor, dtype, inner: Mutex::new(Some(inner)) })
+        Ok(Self { name, shape, tile_rows, floor, dtype, gpu, inner: Mutex::new(Some(inner)) })
     }
 
-    /// Takes the next rows: the bytes of a C-contiguous (band, rows, x) array, and one byte a pixel of a mask.
+    /// Takes the next rows: the bytes of a C-contiguous (band, rows, x) array, and one byte a pixel of a mask. Or, where a
+    /// GPU encodes, an array (band, rows, x) on that GPU with any strides, and a mask (rows, x) of bytes there.
     #[pyo3(signature = (data, mask=None))]
     fn push(&self, py: Python<'_>, data: &Bound<'_, PyAny>, mask: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        if let Some(device) = device_of(data, self.gpu.unwrap_or(0))? {
+            let lent = lend(data, device)?;
+            let mask = mask.map(|mask| lend(mask, device)).transpose()?;
+            let rows = lent.rows(mask.as_ref());
+            let rows = rows.ok_or_else(|| PyValueError::new_err("rows: pixels or mask have another shape"))?;
+            return self.take(py, (&rows).into());
+        }
         let data = Bytes::of(data)?;
         let mask = mask.map(Bytes::of).transpose()?;
         let (data, mask) = (data.get(), mask.as_ref().map(Bytes::get));
@@ -114,10 +137,7 @@ impl Writer {
         });
         let view =
             view.ok_or_else(|| PyValueError::new_err("rows: pixels or mask have another size than whole rows"))?;
-        run(py, || {
-            let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-            inner.as_mut().ok_or_else(|| self.closed())?.push(&view)
-        })
+        self.take(py, (&view).into())
     }
 
     /// All rows are there: lays the file out and shows it.
@@ -126,8 +146,8 @@ impl Writer {
             let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
             inner.ok_or_else(|| self.closed())?.finish()
         })?;
-        let tiffjet::Written { bytes, big, levels, tiles, absent } = written;
-        Ok(Written { name: self.name.clone(), size: bytes, bigtiff: big, levels, tiles, absent })
+        let tiffjet::Written { bytes, big, levels, tiles, absent, report } = written;
+        Ok(Written { name: self.name.clone(), size: bytes, bigtiff: big, levels, tiles, absent, report })
     }
 
     /// Gives up: nothing is left of the file.
@@ -137,6 +157,13 @@ impl Writer {
 }
 
 impl Writer {
+    fn take(&self, py: Python<'_>, rows: Rows<'_>) -> PyResult<()> {
+        run(py, || {
+            let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+            inner.as_mut().ok_or_else(|| self.closed())?.push(rows)
+        })
+    }
+
     fn closed(&self) -> Error {
         Error::invalid(&self.name.as_str().into(), "the writer is finished")
     }
@@ -144,15 +171,15 @@ impl Writer {
 
 fn destination(dst: &Bound<'_, PyAny>) -> PyResult<String> {
     match path(dst)? {
-        Some(path) => Ok(path.to_string_lossy().into_owned()),
+        Some(path) => Ok(redacted(&path.to_string_lossy())),
         None if dst.hasattr("write")? => Ok(object_name(dst)),
-        None => Err(PyTypeError::new_err("dst: a path or a binary file object is meant")),
+        None => Err(PyTypeError::new_err("dst: a path, a URL or a binary file object is meant")),
     }
 }
 
-fn sink(dst: &Bound<'_, PyAny>, name: &str) -> PyResult<Box<dyn Sink>> {
+fn sink(dst: &Bound<'_, PyAny>, name: &str, remote: &Remote) -> PyResult<Box<dyn Sink>> {
     match path(dst)? {
-        Some(path) => Ok(Box::new(dst.py().detach(|| FileSink::create(path)).map_err(raise)?)),
+        Some(path) => run(dst.py(), || tiffjet::sink::create(&path, remote)),
         None => Ok(Box::new(StreamSink::new(name, FileObject(dst.clone().unbind())))),
     }
 }
@@ -185,11 +212,18 @@ struct Options {
     geo: Geo,
     crs: Option<tiffjet::geo::Crs>,
     device: String,
+    storage_options: Vec<(String, String)>,
 }
 
 impl Options {
     fn new(shape: [usize; 3], dtype: DType) -> Self {
-        Self { options: WriteOptions::new(shape, dtype), geo: Geo::default(), crs: None, device: "auto".into() }
+        Self {
+            options: WriteOptions::new(shape, dtype),
+            geo: Geo::default(),
+            crs: None,
+            device: "auto".into(),
+            storage_options: Vec::new(),
+        }
     }
 
     fn set(&mut self, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -197,6 +231,7 @@ impl Options {
         match name {
             _ if value.is_none() => {}
             "device" => self.device = value.extract()?,
+            "storage_options" => self.storage_options = value.extract()?,
             "compression" => options.compression = value.extract::<String>()?.to_ascii_lowercase(),
             "compression_level" => options.settings.level = Some(value.extract()?),
             "quality" => options.settings.quality = Some(value.extract()?),
@@ -222,7 +257,8 @@ impl Options {
             "mask" => options.mask = value.extract()?,
             "photometric" => options.photometric = Some(value.extract()?),
             "colormap" => options.colour_map = Some(value.extract()?),
-            "memory" => options.memory = value.extract()?,
+            "fallback" => options.fallback = fallback(value)?,
+            "memory" => options.memory = Some(value.extract()?),
             "transform" => self.geo.transform = Some(value.extract::<[f64; 6]>()?),
             "crs" => self.crs = Some(Crs::parse(value)?),
             "gcps" => self.geo.gcps = gcps(value)?,
@@ -235,7 +271,7 @@ impl Options {
     }
 
     fn finish(self, name: &str) -> PyResult<(WriteOptions, String)> {
-        let Self { mut options, mut geo, crs, device } = self;
+        let Self { mut options, mut geo, crs, device, .. } = self;
         if geo.gcps.is_empty() {
             geo.crs = crs
         } else {
@@ -253,6 +289,14 @@ fn predictor(value: &Bound<'_, PyAny>) -> PyResult<Prediction> {
         "2" => Ok(Prediction::Horizontal),
         "3" => Ok(Prediction::Float),
         other => Err(PyValueError::new_err(format!("predictor: {other:?} is none of auto, none, 2 and 3"))),
+    }
+}
+
+fn fallback(value: &Bound<'_, PyAny>) -> PyResult<Fallback> {
+    match value.str()?.to_str()? {
+        "allow" => Ok(Fallback::Allow),
+        "forbid" => Ok(Fallback::Forbid),
+        other => Err(PyValueError::new_err(format!("fallback: {other:?} is neither allow nor forbid"))),
     }
 }
 

@@ -1,12 +1,14 @@
 //! Where pixels are decoded and encoded.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::plan::{LevelPlan, OverviewPlan, ReadPlan};
-use crate::rows::{RowsBuf, RowsView};
+pub use crate::plan::Fallback;
+use crate::plan::{LevelPlan, ReadPlan, WritePlan};
+use crate::rows::Rows;
 use crate::source::Source;
 use crate::tensor::{DeviceMemory, Report, Tensor};
 
@@ -17,16 +19,6 @@ pub struct ReadJob<'a> {
     pub source: &'a dyn Source,
     /// What must happen.
     pub plan: &'a ReadPlan,
-}
-
-/// Whether pixels may be decoded by another route than the backend's own.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Fallback {
-    /// They may, and the [`Report`] says so.
-    #[default]
-    Allow,
-    /// They may not: what has no route is an error.
-    Forbid,
 }
 
 /// How bytes get from storage to a device.
@@ -112,7 +104,7 @@ pub struct EncodeJob<'a> {
     /// Of the destination, for errors.
     pub name: &'a Arc<str>,
     /// Whole tile rows, or less at the end of the image. Rows of a mask are one band of bytes.
-    pub rows: &'a RowsView<'a>,
+    pub rows: Rows<'a>,
     /// How they are stored.
     pub plan: &'a LevelPlan,
     /// The tile row they begin with.
@@ -122,7 +114,7 @@ pub struct EncodeJob<'a> {
 /// Compressed tiles of one tile row of one plane: the waist of writing. However rows came and wherever they were
 /// encoded, these are the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EncodedRows {
+pub struct EncodedRows<'a> {
     /// 0 is full size.
     pub level: usize,
     /// Of the mask of that level.
@@ -134,8 +126,19 @@ pub struct EncodedRows {
     /// Column of the first tile.
     pub col: u32,
     /// Tiles from left to right; an empty one is left out of the file.
-    pub tiles: Vec<Vec<u8>>,
+    pub tiles: Vec<Cow<'a, [u8]>>,
 }
+
+impl EncodedRows<'_> {
+    /// The same with tiles of its own, to be kept or sent elsewhere.
+    pub fn into_owned(self) -> EncodedRows<'static> {
+        let tiles = self.tiles.into_iter().map(|tile| Cow::Owned(tile.into_owned())).collect();
+        EncodedRows { tiles, ..self }
+    }
+}
+
+/// Takes encoded tiles as they are ready. An error ends the work.
+pub type Emit<'a> = dyn FnMut(EncodedRows<'_>) -> Result<()> + Send + 'a;
 
 /// Executes plans. Few, deep methods: a backend may fuse, batch and overlap as it likes.
 pub trait Backend: Send + Sync {
@@ -148,23 +151,23 @@ pub trait Backend: Send + Sync {
     /// The same into memory of the caller. After an error its content is anyone's.
     fn read_into(&self, jobs: &[ReadJob<'_>], out: Destination<'_>, options: &ReadOptions) -> Result<Report>;
 
-    /// Packs and encodes rows, and gives the tiles in the order of the image: row by row, plane by plane, from left
-    /// to right, some at a time.
-    fn encode(&self, job: &EncodeJob<'_>, emit: &mut (dyn FnMut(EncodedRows) -> Result<()> + Send)) -> Result<()>;
+    /// Makes all tiles of a plan from rows as they come: those of the image, of its overviews and of masks. `name` is
+    /// that of the destination, for errors. What the backend refuses is refused here, before there is a file.
+    fn pipeline(&self, name: &Arc<str>, plan: &Arc<WritePlan>) -> Result<Box<dyn Pipeline>>;
 
-    /// Tiles that are encoded at once: fewer of them in a job leave it idle.
-    fn parallelism(&self) -> usize;
-
-    /// Makes the rows of one level from those of the level above.
-    fn reducer(&self, plan: &OverviewPlan) -> Result<Box<dyn Reducer>>;
+    /// Packs and encodes rows of one level, and gives the tiles in the order of the image: row by row, plane by plane,
+    /// from left to right, some at a time. For rows that are encoded apart from the rest of their image.
+    fn encode(&self, job: &EncodeJob<'_>, emit: &mut Emit<'_>) -> Result<()>;
 }
 
-/// Makes the rows of a level from those of the level above, as they pass. It keeps only the rows it still needs.
-pub trait Reducer: Send {
-    /// Takes the next rows of the level above, any number of them, and appends the rows of this level that are
-    /// complete to `out`. What it gives in all must not depend on how the rows were cut.
-    fn push(&mut self, rows: &RowsView<'_>, out: &mut RowsBuf) -> Result<()>;
+/// The rows of one image on their way to tiles. It keeps what it needs of them and no more.
+///
+/// The tiles of each level come in the order of the image; what is in them must not depend on how the rows were cut.
+/// After an error it is only dropped.
+pub trait Pipeline: Send {
+    /// Takes the next rows, any number of them; they are the image's in shape and type, and not too many.
+    fn push(&mut self, rows: &Rows<'_>, emit: &mut Emit<'_>) -> Result<()>;
 
-    /// There are no more rows above: appends what is left. In all it has given as many rows as the plan says.
-    fn finish(&mut self, out: &mut RowsBuf) -> Result<()>;
+    /// All rows were pushed: gives what is left, and tells what it took.
+    fn finish(&mut self, emit: &mut Emit<'_>) -> Result<Report>;
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use crate::backend::Destination;
 use crate::dtype::{DType, SampleKind};
+use crate::rows::DeviceRows;
 use crate::tensor::{Device, DeviceMemory, Storage, Tensor};
 
 /// The version that is written here.
@@ -324,6 +325,147 @@ impl From<Handle<Versioned>> for Owner {
     }
 }
 
+/// What a tensor says of itself.
+struct Described {
+    /// First value.
+    address: usize,
+    shape: Vec<usize>,
+    /// Values from one to the next along each axis; `None` for one block without gaps.
+    strides: Option<Vec<i64>>,
+    dtype: DType,
+    device: Device,
+    /// Bytes of all values.
+    length: usize,
+}
+
+fn describe<M: Managed>(handle: &Handle<M>) -> Result<Described, String> {
+    let managed = handle.get();
+    if !managed.known() {
+        return Err("DLPack of another major version".into());
+    }
+    let tensor = managed.tensor();
+    let dtype = tensor.dtype.dtype().ok_or_else(|| format!("{:?} is no type of pixels", tensor.dtype))?;
+    if !(0..=MOST_AXES).contains(&tensor.ndim) {
+        return Err(format!("a tensor of {} axes", tensor.ndim));
+    }
+    let axes = tensor.ndim as usize;
+    // SAFETY: `shape` has `ndim` numbers, and so has `strides` unless it is null; both live as long as the handle.
+    let (shape, strides) = unsafe { (numbers(tensor.shape, axes), numbers(tensor.strides, axes)) };
+    let shape = shape.ok_or("a tensor without a shape")?;
+    let shape: Option<Vec<usize>> = shape.iter().map(|&n| usize::try_from(n).ok()).collect();
+    let shape = shape.ok_or("a tensor with a negative length")?;
+    let length = shape.iter().try_fold(dtype.size(), |bytes, &n| bytes.checked_mul(n));
+    let length = length.filter(|&n| n <= isize::MAX as usize).ok_or("a tensor larger than memory")?;
+    let offset = usize::try_from(tensor.byte_offset).map_err(|_| "an offset larger than memory")?;
+    let address = (tensor.data as usize).checked_add(offset).ok_or("an offset larger than memory")?;
+    if address == 0 && length > 0 {
+        return Err("a tensor without memory".into());
+    }
+    let device = Device { kind: tensor.device.kind, id: tensor.device.id };
+    Ok(Described { address, shape, strides: strides.map(<[i64]>::to_vec), dtype, device, length })
+}
+
+/// Pixels in memory of a device that another library lends, with any strides, to be read.
+#[derive(Debug)]
+pub struct Lent {
+    memory: DeviceMemory,
+    offset: usize,
+    shape: Vec<usize>,
+    strides: Vec<isize>,
+    dtype: DType,
+    _owner: Option<Owner>,
+}
+
+impl Lent {
+    /// The values of a tensor, once what was submitted to a stream of the device is done; `Err` says why it can't be
+    /// used.
+    #[allow(private_bounds)] // only the two structs of DLPack are meant
+    pub fn new<M: Managed>(handle: Handle<M>, stream: usize) -> Result<Self, String>
+    where
+        Owner: From<Handle<M>>,
+    {
+        let Described { address, shape, strides, dtype, device, .. } = describe(&handle)?;
+        let size = dtype.size() as i64;
+        let bytes = |stride: i64| stride.checked_mul(size).and_then(|n| isize::try_from(n).ok());
+        let strides: Option<Vec<isize>> = strides.map_or_else(
+            || Some(dense(&shape, dtype.size())),
+            |strides| strides.iter().map(|&stride| bytes(stride)).collect(),
+        );
+        let strides = strides.ok_or("strides larger than memory")?;
+        // SAFETY: the lender vouches for its values until the deleter is called, which is when `self` goes.
+        let mut lent = unsafe { Self::of(device, address, shape, strides, dtype, stream) }?;
+        lent._owner = Some(handle.into());
+        Ok(lent)
+    }
+
+    /// The same of memory that the caller knows of.
+    ///
+    /// # Safety
+    /// All values must be memory of the device that nobody changes as long as this lives, but for work already submitted
+    /// to `stream`.
+    pub unsafe fn of(
+        device: Device,
+        address: usize,
+        shape: Vec<usize>,
+        strides: Vec<isize>,
+        dtype: DType,
+        stream: usize,
+    ) -> Result<Self, String> {
+        let (mut before, mut behind) = (0usize, dtype.size());
+        for (&n, &stride) in shape.iter().zip(&strides) {
+            let reach = n.saturating_sub(1).checked_mul(stride.unsigned_abs()).ok_or("strides larger than memory")?;
+            let side = if stride < 0 { &mut before } else { &mut behind };
+            *side = side.checked_add(reach).ok_or("strides larger than memory")?;
+        }
+        let first = address.checked_sub(before).ok_or("strides larger than memory")?;
+        let length = before.checked_add(behind).ok_or("strides larger than memory")?;
+        // SAFETY: these are the bytes from the first value in memory to the last, for which the caller vouches.
+        let memory = unsafe { DeviceMemory::new(device, first, length, stream) };
+        Ok(Self { memory, offset: before, shape, strides, dtype, _owner: None })
+    }
+
+    /// Length of each axis.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// Type of a value.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Where it is.
+    pub fn device(&self) -> Device {
+        self.memory.device()
+    }
+
+    /// Its values as rows, axes (band, y, x) or (y, x), with a mask of axes (y, x); `None` when the shapes don't fit.
+    pub fn rows<'a>(&'a self, mask: Option<&'a Self>) -> Option<DeviceRows<'a>> {
+        let (shape, strides) = match (&self.shape[..], &self.strides[..]) {
+            (&[bands, rows, width], &[band, row, column]) => ([bands, rows, width], [band, row, column]),
+            (&[rows, width], &[row, column]) => ([1, rows, width], [0, row, column]),
+            _ => return None,
+        };
+        let rows = DeviceRows::new(self.memory, self.offset, shape, self.dtype, strides)?;
+        let Some(mask) = mask else { return Some(rows) };
+        match (&mask.shape[..], &mask.strides[..]) {
+            (size, &[row, column]) if *size == shape[1..] && mask.dtype == DType::UInt8 => {
+                rows.with_mask(mask.memory, mask.offset, [row, column])
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Strides in bytes of values without gaps.
+pub fn dense(shape: &[usize], size: usize) -> Vec<isize> {
+    let mut strides = vec![size as isize; shape.len()];
+    for axis in (1..shape.len()).rev() {
+        strides[axis - 1] = strides[axis].saturating_mul(shape[axis].max(1) as isize);
+    }
+    strides
+}
+
 impl Foreign {
     /// Takes the memory of a tensor without gaps; `Err` says why it can't be used.
     #[allow(private_bounds)] // only the two structs of DLPack are meant
@@ -331,33 +473,11 @@ impl Foreign {
     where
         Owner: From<Handle<M>>,
     {
-        let managed = handle.get();
-        if !managed.known() {
-            return Err("DLPack of another major version".into());
-        }
-        let tensor = managed.tensor();
-        let writable = managed.writable();
-        let dtype = tensor.dtype.dtype().ok_or_else(|| format!("{:?} is no type of pixels", tensor.dtype))?;
-        if !(0..=MOST_AXES).contains(&tensor.ndim) {
-            return Err(format!("a tensor of {} axes", tensor.ndim));
-        }
-        let axes = tensor.ndim as usize;
-        // SAFETY: `shape` has `ndim` numbers, and so has `strides` unless it is null; both live as long as the handle.
-        let (shape, strides) = unsafe { (numbers(tensor.shape, axes), numbers(tensor.strides, axes)) };
-        let shape = shape.ok_or("a tensor without a shape")?;
-        let shape: Option<Vec<usize>> = shape.iter().map(|&n| usize::try_from(n).ok()).collect();
-        let shape = shape.ok_or("a tensor with a negative length")?;
-        let length = shape.iter().try_fold(dtype.size(), |bytes, &n| bytes.checked_mul(n));
-        let length = length.filter(|&n| n <= isize::MAX as usize).ok_or("a tensor larger than memory")?;
-        if length > 0 && strides.is_some_and(|strides| !is_dense(&shape, strides)) {
+        let Described { address, shape, strides, dtype, device, length } = describe(&handle)?;
+        if length > 0 && strides.is_some_and(|strides| !is_dense(&shape, &strides)) {
             return Err("its values have gaps between them or stand in another order; it must be C-contiguous".into());
         }
-        let offset = usize::try_from(tensor.byte_offset).map_err(|_| "an offset larger than memory")?;
-        let address = (tensor.data as usize).checked_add(offset).ok_or("an offset larger than memory")?;
-        if address == 0 && length > 0 {
-            return Err("a tensor without memory".into());
-        }
-        let device = Device { kind: tensor.device.kind, id: tensor.device.id };
+        let writable = handle.get().writable();
         Ok(Self { address, length, device, shape, dtype, writable, _owner: handle.into() })
     }
 

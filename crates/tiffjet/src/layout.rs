@@ -4,12 +4,14 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::codec::{self, Chroma, Codec, OldJpeg, TileFormat, Unit};
+use crate::cog::{self, Ghost};
 use crate::dtype::{ByteOrder, DType, SampleKind};
 use crate::error::{Cause, Error, Result};
-use crate::tiff::{Directory, Entry, Head, Header, tag};
+use crate::tiff::{Directory, Entry, Head, Header, Place, tag};
 
 /// PhotometricInterpretation of images in red, green and blue.
 const RGB: u16 = 2;
@@ -108,6 +110,12 @@ impl Layout {
     /// Rows that the tiles of a tile row hold: the last strip ends with the image, tiles are always full.
     pub fn rows_in_tile(&self, row: u32) -> u32 {
         if self.tiled { self.format.height } else { self.format.height.min(self.height - row * self.format.height) }
+    }
+
+    /// Rows and columns of a tile that are inside the image.
+    pub fn size_inside(&self, row: u32, col: u32) -> (u32, u32) {
+        let (height, width) = (self.format.height, self.format.width);
+        (height.min(self.height - row * height), width.min(self.width - col * width))
     }
 
     /// Chrominance stored once for several pixels, as the uncompressed and byte-wise codecs pack it.
@@ -474,6 +482,8 @@ impl Builder<'_> {
             counts,
             pages: Mutex::default(),
             sorted: OnceLock::new(),
+            huge: AtomicBool::new(false),
+            promised: OnceLock::new(),
         })
     }
 }
@@ -492,15 +502,21 @@ pub struct TileIndex {
     pages: Mutex<Pages>,
     /// Made where the file has no byte counts.
     sorted: OnceLock<Vec<u64>>,
+    /// The arrays are too large to be read whole from far away.
+    huge: AtomicBool,
+    /// What the file promises of the order of its tiles, once that was asked.
+    promised: OnceLock<bool>,
 }
 
 impl TileIndex {
     /// Bytes of a tile in the file; empty when it is not there (sparse).
     pub fn locate(&self, head: &Head, layout: &Layout, level: usize, tile: u64) -> Result<Range<u64>> {
+        self.expect(head, tile / PAGE)?;
         let offset = self.element(head, &self.offsets, tile)?;
-        let stated = match &self.counts {
-            Some(counts) => Some(self.element(head, counts, tile)?),
-            None => None,
+        let stated = match (self.promised_length(head, tile, offset)?, &self.counts) {
+            (Some(length), _) => Some(length),
+            (None, Some(counts)) => Some(self.element(head, counts, tile)?),
+            (None, None) => None,
         };
         if offset == 0 || (stated == Some(0) && !is_single_strip(layout)) {
             return Ok(0..0);
@@ -522,6 +538,53 @@ impl TileIndex {
                 )),
             }),
         }
+    }
+
+    /// Where each request costs time, both arrays come with one: whole, or the pages of a tile where they are huge.
+    fn expect(&self, head: &Head, number: u64) -> Result<()> {
+        let loaded = |pages: &Pages| pages.contains_key(&(self.offsets.tag, number));
+        if !head.source().distance().is_far() || loaded(&self.pages.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return Ok(());
+        }
+        let range = |entry: &Entry, from: u64, to: u64| {
+            let at = |n: u64| entry.offset().saturating_add(n.saturating_mul(entry.kind.size() as u64));
+            at(from)..at(to.min(entry.count))
+        };
+        let arrays = || [Some(&self.offsets), self.counts.as_ref()].into_iter().flatten();
+        let outside = |entry: &&Entry| matches!(entry.place, Place::At(_));
+        let whole: Vec<Range<u64>> = arrays().filter(outside).map(|entry| range(entry, 0, entry.count)).collect();
+        if head.expect(&whole)? {
+            return Ok(());
+        }
+        self.huge.store(true, Ordering::Relaxed);
+        let page = |entry: &Entry| range(entry, number.saturating_mul(PAGE), (number + 1).saturating_mul(PAGE));
+        let needed = if self.is_promised(head) { 1 } else { 2 };
+        head.expect(&arrays().take(needed).filter(outside).map(page).collect::<Vec<_>>()).map(drop)
+    }
+
+    /// Whether a COG promises that tiles stand in order, with nothing between two of them but eight bytes: the last four of
+    /// the one again, and the length of the other.
+    fn is_promised(&self, head: &Head) -> bool {
+        *self.promised.get_or_init(|| {
+            let ghost = Ghost::read(head, self.directory.header()).ok().flatten();
+            ghost.is_some_and(|ghost| {
+                let ordered = ghost.row_major() && ghost.leaders() && ghost.trailers();
+                ordered && !ghost.interleaved_masks() && !ghost.broken()
+            })
+        })
+    }
+
+    /// The length of a tile by the place of the next one. Where arrays are too large to be read whole from far away, that
+    /// saves the request for the byte counts.
+    fn promised_length(&self, head: &Head, tile: u64, offset: u64) -> Result<Option<u64>> {
+        let next = tile.saturating_add(1);
+        let known = !next.is_multiple_of(PAGE) && next < self.offsets.count && offset != 0;
+        if !self.huge.load(Ordering::Relaxed) || !known || !self.is_promised(head) {
+            return Ok(None);
+        }
+        let between = cog::LEADER + cog::TRAILER;
+        let length = self.element(head, &self.offsets, next)?.checked_sub(offset.saturating_add(between));
+        Ok(length.filter(|&length| length > 0))
     }
 
     /// How many bytes to read. `stated` is 0 where the file does not say.

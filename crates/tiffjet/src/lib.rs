@@ -12,6 +12,8 @@ mod image;
 mod interrupt;
 pub mod layout;
 mod limits;
+#[cfg(feature = "remote")]
+mod net;
 pub mod plan;
 pub mod predictor;
 mod rows;
@@ -22,8 +24,8 @@ pub mod tiff;
 pub mod validate;
 mod writer;
 
-pub use backend::{Backend, Destination, EncodedRows, Fallback, Io, ReadJob, ReadOptions, Reducer};
-pub use cpu::{Cpu, decode_tile};
+pub use backend::{Backend, Destination, Emit, EncodeJob, EncodedRows, Fallback, Io, Pipeline, ReadJob, ReadOptions};
+pub use cpu::{Cpu, Reducer, decode_tile};
 pub use dtype::{ByteOrder, DType, SampleKind};
 pub use error::{Cause, Error, Result};
 pub use geo::{GeoTags, Nodata};
@@ -31,8 +33,8 @@ pub use image::{Image, Level, Mask, OpenOptions, open};
 pub use interrupt::{interruptible, wanted};
 pub use layout::Layout;
 pub use limits::Limits;
-pub use plan::{Frame, LevelPlan, OverviewPlan, ReadPlan, Resampling, Window, WritePlan};
-pub use rows::{NewRows, RowsBuf, RowsView};
+pub use plan::{Frame, LevelPlan, OverviewPlan, ReadPlan, Resampling, Wanted, Window, WritePlan};
+pub use rows::{DeviceMask, DeviceRows, NewRows, Rows, RowsBuf, RowsView};
 pub use tensor::{Device, DeviceMemory, HostBuffer, Report, Storage, Tensor};
 pub use writer::{BigTiff, Blocks, Overviews, Prediction, WriteOptions, Writer, Written};
 

@@ -18,6 +18,9 @@ pub struct Limits {
     pub output_bytes: u64,
     /// Bytes of one sidecar (`.aux.xml`, `.tfw`).
     pub sidecar_bytes: u64,
+    /// Files may come from private, link-local and loopback addresses. Where addresses are not the user's own, say no: then
+    /// `http(s)://` addresses and redirects lead to the public network alone.
+    pub private_hosts: bool,
 }
 
 impl Default for Limits {
@@ -30,8 +33,16 @@ impl Default for Limits {
             tile_bytes: 2 << 30,
             output_bytes: physical_memory(),
             sidecar_bytes: 16 << 20,
+            private_hosts: true,
         }
     }
+}
+
+/// Bytes of memory that this process may use: those of the machine, or fewer where a control group says so.
+pub(crate) fn usable_memory() -> u64 {
+    let said = |path: &str| std::fs::read_to_string(path).ok()?.trim().parse().ok();
+    let bounds = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"].map(said);
+    bounds.into_iter().flatten().fold(physical_memory(), u64::min)
 }
 
 /// Bytes of memory in this machine: no read can give more.

@@ -1,7 +1,190 @@
 //! Whole rows of an image on their way through the writer.
 
+use std::marker::PhantomData;
+
 use crate::dtype::DType;
-use crate::tensor::Tensor;
+use crate::tensor::{DeviceMemory, Tensor};
+
+/// Whole rows of an image, wherever they live.
+#[derive(Debug, Clone, Copy)]
+pub enum Rows<'a> {
+    /// In memory of the host.
+    Host(RowsView<'a>),
+    /// In memory of a device.
+    Device(DeviceRows<'a>),
+}
+
+impl<'a> From<&RowsView<'a>> for Rows<'a> {
+    fn from(rows: &RowsView<'a>) -> Self {
+        Self::Host(*rows)
+    }
+}
+
+impl<'a> From<&DeviceRows<'a>> for Rows<'a> {
+    fn from(rows: &DeviceRows<'a>) -> Self {
+        Self::Device(*rows)
+    }
+}
+
+impl Rows<'_> {
+    /// Bands, rows and columns.
+    pub fn shape(&self) -> [usize; 3] {
+        match self {
+            Self::Host(rows) => [rows.bands, rows.rows, rows.width],
+            Self::Device(rows) => rows.shape,
+        }
+    }
+
+    /// Rows.
+    pub fn rows(&self) -> usize {
+        self.shape()[1]
+    }
+
+    /// Type of a value.
+    pub fn dtype(&self) -> DType {
+        match self {
+            Self::Host(rows) => rows.dtype,
+            Self::Device(rows) => rows.dtype,
+        }
+    }
+
+    /// Whether they come with a mask.
+    pub fn is_masked(&self) -> bool {
+        match self {
+            Self::Host(rows) => rows.mask.is_some(),
+            Self::Device(rows) => rows.mask.is_some(),
+        }
+    }
+
+    /// `count` rows from row `first` on.
+    ///
+    /// # Panics
+    /// When there are fewer.
+    pub fn part(&self, first: usize, count: usize) -> Self {
+        match self {
+            Self::Host(rows) => Self::Host(rows.part(first, count)),
+            Self::Device(rows) => Self::Device(rows.part(first, count)),
+        }
+    }
+}
+
+/// Some whole rows in memory of a device: axes (band, y, x), native byte order, any strides.
+#[derive(Debug, Clone, Copy)]
+pub struct DeviceRows<'a> {
+    memory: DeviceMemory,
+    /// First value.
+    address: usize,
+    shape: [usize; 3],
+    /// Bytes from one to the next along each axis.
+    strides: [isize; 3],
+    dtype: DType,
+    mask: Option<DeviceMask>,
+    /// Whose memory it is.
+    owner: PhantomData<&'a Tensor>,
+}
+
+/// The mask of some rows: one byte a pixel, 0 where there are no data.
+#[derive(Debug, Clone, Copy)]
+pub struct DeviceMask {
+    /// First value.
+    pub address: usize,
+    /// Bytes from a row to the next and from a column to the next.
+    pub strides: [isize; 2],
+}
+
+impl<'a> DeviceRows<'a> {
+    /// Rows of `shape` (bands, rows, columns) whose first value stands `offset` bytes into the memory, with so many
+    /// bytes from one to the next along each axis. `None` when some of them stand outside of it.
+    pub fn new(
+        memory: DeviceMemory,
+        offset: usize,
+        shape: [usize; 3],
+        dtype: DType,
+        strides: [isize; 3],
+    ) -> Option<Self> {
+        let address = inside(&memory, offset, &shape, &strides, dtype.size())?;
+        Some(Self { memory, address, shape, strides, dtype, mask: None, owner: PhantomData })
+    }
+
+    /// All rows of a tensor; `None` when its pixels are in memory of the host.
+    pub fn of(tensor: &'a Tensor) -> Option<Self> {
+        let [_, rows, width] = tensor.shape;
+        let size = tensor.dtype.size();
+        let (band, row) = (rows.checked_mul(width)?.checked_mul(size)?, width.checked_mul(size)?);
+        let strides = [band as isize, row as isize, size as isize];
+        Self::new(tensor.device_memory()?, 0, tensor.shape, tensor.dtype, strides)
+    }
+
+    /// Adds a mask of axes (y, x) in memory of the same device. `None` when it stands on another one, or some of it
+    /// outside of its memory.
+    pub fn with_mask(self, memory: DeviceMemory, offset: usize, strides: [isize; 2]) -> Option<Self> {
+        let address = inside(&memory, offset, &self.shape[1..], &strides, 1)?;
+        let same = (memory.device(), memory.stream()) == (self.memory.device(), self.memory.stream());
+        same.then_some(Self { mask: Some(DeviceMask { address, strides }), ..self })
+    }
+
+    /// The memory that they are in.
+    pub fn memory(&self) -> &DeviceMemory {
+        &self.memory
+    }
+
+    /// The first value.
+    pub fn address(&self) -> usize {
+        self.address
+    }
+
+    /// Bands, rows and columns.
+    pub fn shape(&self) -> [usize; 3] {
+        self.shape
+    }
+
+    /// Bytes from one to the next along each axis.
+    pub fn strides(&self) -> [isize; 3] {
+        self.strides
+    }
+
+    /// Type of a value.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// The mask.
+    pub fn mask(&self) -> Option<&DeviceMask> {
+        self.mask.as_ref()
+    }
+
+    /// `count` rows from row `first` on.
+    ///
+    /// # Panics
+    /// When there are fewer.
+    pub fn part(&self, first: usize, count: usize) -> Self {
+        let [bands, rows, width] = self.shape;
+        assert!(count <= rows && first <= rows - count, "rows {first}+{count} of {rows}");
+        // An address behind the last row is never used: it need not be one.
+        let below = |address: usize, stride: isize| address.wrapping_add_signed(stride.wrapping_mul(first as isize));
+        Self {
+            address: below(self.address, self.strides[1]),
+            shape: [bands, count, width],
+            mask: self.mask.map(|mask| DeviceMask { address: below(mask.address, mask.strides[0]), ..mask }),
+            ..*self
+        }
+    }
+}
+
+/// The address of the first value, when all of them stand in the memory.
+fn inside(memory: &DeviceMemory, offset: usize, shape: &[usize], strides: &[isize], size: usize) -> Option<usize> {
+    let address = memory.address().checked_add(offset)?;
+    if shape.contains(&0) {
+        return Some(address);
+    }
+    let (mut first, mut end) = (offset as i128, offset as i128 + size as i128);
+    for (&n, &stride) in shape.iter().zip(strides) {
+        let reach = (n as i128 - 1).checked_mul(stride as i128)?;
+        first = first.checked_add(reach.min(0))?;
+        end = end.checked_add(reach.max(0))?;
+    }
+    (first >= 0 && end <= memory.length() as i128).then_some(address)
+}
 
 /// Some whole rows in host memory: axes (band, y, x), native byte order, the rows of a band without gaps.
 #[derive(Debug, Clone, Copy)]
@@ -147,6 +330,11 @@ impl RowsBuf {
         self.rows
     }
 
+    /// Memory that it has.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.capacity() + self.mask.as_ref().map_or(0, Vec::capacity)
+    }
+
     /// All of them.
     pub fn view(&self) -> RowsView<'_> {
         let row_bytes = self.width * self.dtype.size();
@@ -284,6 +472,7 @@ impl NewRows<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tensor::Device;
 
     fn column(view: &RowsView<'_>, band: usize) -> Vec<u8> {
         view.band(band).iter().step_by(view.row_bytes()).copied().collect()
@@ -322,5 +511,26 @@ mod tests {
         assert!(RowsView::strided(&bytes, [0, 2, 3], DType::UInt8, 6).is_none());
         let part = RowsView::strided(&bytes, [2, 2, 3], DType::UInt8, 18).unwrap().part(1, 1);
         assert_eq!((part.rows(), part.band(1).len()), (1, 3));
+    }
+
+    #[test]
+    fn rows_on_a_device_stay_inside_their_memory() {
+        let memory = DeviceMemory::made_up(Device { kind: 2, id: 0 }, 1000, 96);
+        let rows = |offset, strides| DeviceRows::new(memory, offset, [2, 3, 4], DType::Float32, strides);
+        assert!(rows(0, [48, 16, 4]).is_some());
+        assert!(rows(4, [48, 16, 4]).is_none());
+        assert!(rows(0, [4, 32, 8]).is_some(), "bands last");
+        assert!(rows(92, [-48, -16, -4]).is_some(), "turned round");
+        assert!(rows(88, [-48, -16, -4]).is_none());
+        assert!(rows(0, [0, 0, 0]).is_some(), "one value for all");
+        assert!(rows(0, [isize::MAX, isize::MAX, isize::MAX]).is_none());
+        assert!(rows(usize::MAX, [0, 0, 0]).is_none());
+        let part = rows(92, [-48, -16, -4]).unwrap().part(1, 2);
+        assert_eq!((part.address(), part.shape()), (1076, [2, 2, 4]));
+        let masked = rows(0, [48, 16, 4]).unwrap();
+        assert!(
+            masked.with_mask(memory, 0, [4, 1]).is_some_and(|rows| rows.part(2, 1).mask().unwrap().address == 1008)
+        );
+        assert!(masked.with_mask(memory, 90, [4, 1]).is_none());
     }
 }

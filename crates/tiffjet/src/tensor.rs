@@ -20,7 +20,7 @@ impl Device {
     pub const HOST: Self = Self { kind: 1, id: 0 };
 }
 
-/// Memory of a device that a caller lends for the result of a read.
+/// Memory of a device that a caller lends, for the result of a read or with rows to be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceMemory {
     device: Device,
@@ -30,14 +30,21 @@ pub struct DeviceMemory {
 }
 
 impl DeviceMemory {
-    /// Names memory that a backend will write.
+    /// Names memory that a backend will use.
     ///
     /// # Safety
-    /// `length` bytes from `address` must be memory of the device that nobody else uses until the read returns, but for
-    /// work already submitted to `stream` (a handle of the device's driver, 0 for none), which the read waits for.
+    /// `length` bytes from `address` must be memory of the device until the call that it is given to returns. Nobody else
+    /// uses it meanwhile, where it is the place of pixels, or changes it, where it holds them; but for work already
+    /// submitted to `stream` (a handle of the device's driver, 0 for the default one), which is waited for.
     #[allow(unsafe_code)] // a promise only the caller can keep
     pub unsafe fn new(device: Device, address: usize, length: usize, stream: usize) -> Self {
         Self { device, address, length, stream }
+    }
+
+    /// Numbers that nobody follows.
+    #[cfg(test)]
+    pub(crate) fn made_up(device: Device, address: usize, length: usize) -> Self {
+        Self { device, address, length, stream: 0 }
     }
 
     /// Where it is.
@@ -55,7 +62,7 @@ impl DeviceMemory {
         self.length
     }
 
-    /// What must be done before it is written.
+    /// What must be done before it is used.
     pub fn stream(&self) -> usize {
         self.stream
     }
@@ -143,6 +150,12 @@ impl Tensor {
         self.storage.host()
     }
 
+    /// Its memory, when that is on a device. Whoever made the pixels has waited for them.
+    pub(crate) fn device_memory(&self) -> Option<DeviceMemory> {
+        let (device, address, length) = (self.device(), self.storage.address(), self.storage.length());
+        (device != Device::HOST).then_some(DeviceMemory { device, address, length, stream: 0 })
+    }
+
     /// Native-order bytes of one band.
     pub fn band(&self, band: usize) -> Option<&[u8]> {
         let size = self.shape[1] * self.shape[2] * self.dtype.size();
@@ -164,13 +177,15 @@ impl fmt::Debug for Tensor {
 /// What really happened.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Report {
-    /// Tiles decoded, a part of an uncompressed tile counting as one.
+    /// Tiles decoded or encoded, a part of an uncompressed tile counting as one.
     pub tiles: usize,
-    /// Tiles that are not in the file and were filled.
+    /// Tiles of them that were decoded before, and copied from a cache.
+    pub cached: usize,
+    /// Tiles that are not in the file: filled by a read, left out by a write.
     pub sparse: usize,
-    /// Bytes read from the source.
+    /// Bytes read from the source, or of the pixels that were written.
     pub bytes_read: u64,
-    /// Bytes of pixels given.
+    /// Bytes of pixels given, or of the tiles that they became.
     pub bytes_out: u64,
     /// Seconds from the plan to the last pixel.
     pub seconds: f64,
@@ -180,12 +195,17 @@ pub struct Report {
     pub fallbacks: Vec<String>,
     /// Windows that could not be read and were filled, by their place in the list, and why.
     pub failures: Vec<(usize, String)>,
+    /// The most memory of a device that a write had at once, in bytes.
+    pub device_memory: u64,
+    /// The most memory of the host that a write kept rows and tiles in at once, in bytes.
+    pub host_memory: u64,
 }
 
 impl Report {
     /// Adds what another worker did.
     pub(crate) fn add(&mut self, other: &Self) {
         self.tiles += other.tiles;
+        self.cached += other.cached;
         self.sparse += other.sparse;
         self.bytes_read += other.bytes_read;
         self.bytes_out += other.bytes_out;

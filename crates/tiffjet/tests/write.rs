@@ -1,5 +1,6 @@
 //! What the writer writes is what the reader reads, and the same bytes however the rows came.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -338,7 +339,7 @@ fn bytes_do_not_depend_on_how_rows_come() {
         assert!(case.write_on(&many, &[13]) == whole);
         // As little memory as there can be: batches of one tile row, and a spool in a file.
         let mut poor = case.clone();
-        poor.options.memory = 0;
+        poor.options.memory = Some(0);
         assert!(poor.write(&[29]) == whole);
     }
 }
@@ -366,7 +367,7 @@ fn bytes_do_not_depend_on_the_sink() {
 }
 
 /// All tile rows of a case, as another machine would encode them.
-fn encoded(case: &Case) -> Vec<EncodedRows> {
+fn encoded(case: &Case) -> Vec<EncodedRows<'static>> {
     let cpu = Cpu::shared().unwrap();
     let sink = MemorySink::new();
     let writer = Writer::create(sink, &case.options).unwrap();
@@ -387,9 +388,9 @@ fn encoded(case: &Case) -> Vec<EncodedRows> {
             let tile = image.format.height as usize;
             let first = row as usize * tile;
             let rows = view.part(first, tile.min(to.1 - first));
-            let job = EncodeJob { name: &name, rows: &rows, plan: image, first: row };
-            let mut keep = |rows| {
-                all.push(rows);
+            let job = EncodeJob { name: &name, rows: (&rows).into(), plan: image, first: row };
+            let mut keep = |rows: EncodedRows<'_>| {
+                all.push(rows.into_owned());
                 Ok(())
             };
             cpu.encode(&job, &mut keep).unwrap();
@@ -419,7 +420,7 @@ fn tiles_encoded_elsewhere_in_any_order_give_the_same_bytes() {
 fn tiles_that_do_not_belong_are_refused() {
     let case = Case::new([1, 40, 40], DType::UInt8, |_| ());
     let good = encoded(&case);
-    let refused = |change: &dyn Fn(&mut EncodedRows)| {
+    let refused = |change: &dyn Fn(&mut EncodedRows<'static>)| {
         let mut writer = Writer::create(MemorySink::new(), &case.options).unwrap();
         writer.append(&good[0]).unwrap();
         let mut rows = good[1].clone();
@@ -436,7 +437,7 @@ fn tiles_that_do_not_belong_are_refused() {
     refused(&|rows| rows.tiles.clear());
     refused(&|rows| rows.col = 1);
     refused(&|rows| rows.col = u32::MAX);
-    refused(&|rows| rows.tiles[0].clear());
+    refused(&|rows| rows.tiles[0] = Cow::Borrowed(&[]));
     let mut writer = Writer::create(MemorySink::new(), &case.options).unwrap();
     good[1..].iter().for_each(|rows| writer.append(rows).unwrap());
     assert!(writer.finish().unwrap_err().to_string().contains("tile 0 of 6 never came"));
@@ -580,9 +581,9 @@ fn write_huge(cog: bool, big: BigTiff, first_row: &[usize]) -> Result<tiffjet::W
     options.big = big;
     let mut writer = Writer::create(Nowhere { name: "nowhere".into() }, &options)?;
     for row in 0..writer.plan().levels[0].down {
-        let mut tiles = vec![Vec::new(); 69];
+        let mut tiles = vec![Cow::Borrowed(&[][..]); 69];
         if row == 0 {
-            tiles.iter_mut().zip(first_row).for_each(|(tile, &length)| *tile = vec![0; length]);
+            tiles.iter_mut().zip(first_row).for_each(|(tile, &length)| *tile = vec![0; length].into());
         }
         writer.append(&EncodedRows { level: 0, mask: false, plane: 0, row, col: 0, tiles })?;
     }
@@ -701,7 +702,7 @@ fn a_writer_that_is_dropped_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let case = Case::new([1, 100, 90], DType::UInt8, |o| {
         o.cog = true;
-        o.memory = 0;
+        o.memory = Some(0);
     });
     let mut writer = Writer::create(FileSink::create(dir.path().join("a.tif")).unwrap(), &case.options).unwrap();
     case.push(&mut writer, &[100]).unwrap();

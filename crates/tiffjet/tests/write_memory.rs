@@ -21,7 +21,7 @@ fn write(size: usize, budget: u64) {
     options.cog = true;
     options.compression = "zstd".into();
     options.settings.level = Some(1);
-    options.memory = budget;
+    options.memory = Some(budget);
     let mut writer = Writer::create(FileSink::create(dir.path().join("large.tif")).unwrap(), &options).unwrap();
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut row = vec![0; size * 4];

@@ -49,8 +49,13 @@ impl Cast {
         Self { from, to: options.dtype, absent }
     }
 
+    /// Whether pixels stay as they are.
+    pub fn is_none(&self) -> bool {
+        self.from == self.to
+    }
+
     pub fn apply<'a>(&self, pixels: &'a [u8]) -> Cow<'a, [u8]> {
-        if self.from == self.to {
+        if self.is_none() {
             return pixels.into();
         }
         let mut out = Vec::with_capacity(pixels.len() / self.from.size() * self.to.size());

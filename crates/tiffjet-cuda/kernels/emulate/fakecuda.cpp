@@ -335,6 +335,16 @@ API cuLaunchKernel(Handle function, unsigned gx, unsigned gy, unsigned gz, unsig
     return OK;
 }
 #endif
+// Work of other libraries in a stream.
+extern "C" __attribute__((visibility("default"))) void fakecuda_submit(Handle stream, void (*run)(void*), void* data) {
+    std::lock_guard<std::recursive_mutex> locked(lock);
+    put(stream, [=] { run(data); });
+}
+// Whether bytes are memory of the device.
+extern "C" __attribute__((visibility("default"))) void fakecuda_inside(Address address, size_t length, const char* what) {
+    std::lock_guard<std::recursive_mutex> locked(lock);
+    inside(address, length, what);
+}
 API cuGetErrorName(int code, const char** name) {
     *name = code == OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : code == LOST ? "CUDA_ERROR_LAUNCH_FAILED" : "CUDA_ERROR";
     return OK;

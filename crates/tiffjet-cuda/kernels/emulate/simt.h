@@ -3,6 +3,7 @@
 // expose missing barriers. Warp collectives wait until every lane named in the mask arrived at
 // the same kind of collective; anything else (a lane left, two kinds, two masks) is reported.
 #pragma once
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -295,5 +296,18 @@ template <class T> inline T atomicMin(T* p, T v) { T o = *p; if (v < o) *p = v; 
 template <class T> inline T atomicMax(T* p, T v) { T o = *p; if (v > o) *p = v; return o; }
 template <class T> inline T atomicOr(T* p, T v) { T o = *p; *p = o | v; return o; }
 template <class T> inline T atomicCAS(T* p, T c, T v) { T o = *p; if (o == c) *p = v; return o; }
+inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((uint64_t)a * b >> 32); }
+inline double __dadd_rn(double a, double b) { return a + b; }
+inline double __dsub_rn(double a, double b) { return a - b; }
+inline double __dmul_rn(double a, double b) { return a * b; }
+inline double __ddiv_rn(double a, double b) { return a / b; }
+inline double __dsqrt_rn(double a) { return sqrt(a); }
+inline float __fadd_rn(float a, float b) { return a + b; }
+inline float __fsub_rn(float a, float b) { return a - b; }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __double2float_rn(double a) { return (float)a; }
+inline long long __double_as_longlong(double a) { return simt::unbits<long long>(simt::bits(a)); }
+inline double __longlong_as_double(long long a) { return simt::unbits<double>((uint64_t)a); }
+inline float __int_as_float(int a) { return simt::unbits<float>((uint64_t)(uint32_t)a); }
 inline void __threadfence() {}
 inline void __threadfence_block() {}

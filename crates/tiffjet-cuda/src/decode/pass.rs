@@ -121,11 +121,16 @@ struct Conductor<'a> {
 impl Conductor<'_> {
     fn run(&self) -> Result<(), Failure> {
         self.fork()?;
-        let workers = self.pass.reading.threads().min(self.fetch.tasks());
+        let fetchers = self.pass.reading.fetchers();
+        let allowed = match self.pass.reading.settings.threads {
+            0 => usize::MAX,
+            threads => threads,
+        };
+        let workers = fetchers.current_num_threads().min(allowed).min(self.fetch.tasks());
         let outcome = if workers <= 1 {
             self.alone()
         } else {
-            self.pass.reading.gpu.threads.in_place_scope(|scope| {
+            fetchers.in_place_scope(|scope| {
                 for _ in 0..workers {
                     scope.spawn(|_| self.fetch.work(&|group| self.place(group)));
                 }

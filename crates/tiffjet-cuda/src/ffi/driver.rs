@@ -22,6 +22,7 @@ pub const WANTED: Wanted = Wanted {
     hint: "install the NVIDIA driver, 525 or later",
 };
 
+/// What the driver calls its objects.
 pub(super) type Handle = *mut c_void;
 type Status = c_int;
 
@@ -569,9 +570,14 @@ impl Stream {
 
     /// Copies bytes of the device to page-locked memory. They are there after an event that is recorded after this.
     pub fn download(&self, from: u64, to: &mut Pinned, length: usize) -> Result<()> {
-        assert!(length <= to.length, "a copy must stay inside the memory");
+        self.download_at(from, to, 0, length)
+    }
+
+    /// The same to some place in the memory.
+    pub fn download_at(&self, from: u64, to: &mut Pinned, at: usize, length: usize) -> Result<()> {
+        assert!(at.checked_add(length).is_some_and(|end| end <= to.length), "a copy must stay inside the memory");
         // As above. What the host reads of it before the copy is done are old bytes or new ones.
-        call!(self.driver, cuMemcpyDtoHAsync_v2(to.address.cast(), from, length, self.handle))
+        call!(self.driver, cuMemcpyDtoHAsync_v2(to.address.wrapping_add(at).cast(), from, length, self.handle))
     }
 
     /// Sets bytes of the device.

@@ -7,5 +7,6 @@ pub mod cufile;
 pub mod driver;
 pub mod lend;
 pub mod load;
+pub mod nvcomp;
 pub mod nvjpeg;
 pub mod nvjpeg2k;

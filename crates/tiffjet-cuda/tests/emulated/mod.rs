@@ -2,6 +2,7 @@
 //! tiles from their input and give what became of them.
 #![allow(dead_code)] // every test uses a part
 
+pub mod encoders;
 pub mod streams;
 
 use std::io::Write;
@@ -40,6 +41,8 @@ impl Emulated {
         let compiler = std::env::var_os("CXX").unwrap_or_else(|| "c++".into());
         let built = Command::new(&compiler)
             .args(["-std=c++17", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas"])
+            // Every operation is rounded for itself, as on the device.
+            .arg("-ffp-contract=off")
             .args(["-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"])
             .arg("-I")
             .arg(&kernels)

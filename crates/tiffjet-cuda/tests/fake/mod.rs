@@ -2,10 +2,25 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// The sources of kernels, by the names that `fakekernels.cpp` knows.
-const SOURCES: [&str; 7] = ["PLACE", "STATUS", "SPREAD", "PACKBITS", "LZW", "DEFLATE", "ZSTD"];
+const SOURCES: [&str; 14] = [
+    "PLACE",
+    "STATUS",
+    "SPREAD",
+    "PACKBITS",
+    "LZW",
+    "DEFLATE",
+    "ZSTD",
+    "PACK",
+    "FRAME",
+    "PACKBITS_ENCODE",
+    "LZW_ENCODE",
+    "REDUCE",
+    "ZSTD_ENCODE",
+    "DEFLATE_ENCODE",
+];
 
 /// Libraries beside the driver, and their sources.
 const LIBRARIES: [(&str, &str); 3] = [
@@ -54,10 +69,33 @@ fn build(without_launch: bool) -> PathBuf {
     let mut link = compiler();
     for (define, source, name) in &objects {
         let object = folder.join(format!("{name}.o"));
-        run(compiler().args(["-std=c++17", "-O2", "-fPIC", "-c", define]).arg(emulate(source)).arg("-o").arg(&object));
+        run(compiler()
+            .args(["-std=c++17", "-O2", "-ffp-contract=off", "-fPIC", "-c", define])
+            .arg(emulate(source))
+            .arg("-o")
+            .arg(&object));
         link.arg(object);
     }
     run(link.args(["-shared", "-Wl,-soname,libcuda.so.1", "-o"]).arg(folder.join("libcuda.so.1")));
+    folder
+}
+
+/// The same folder with an nvCOMP of this major version beside the driver.
+#[allow(dead_code)] // not every test needs one
+pub fn with_nvcomp(major: u32) -> PathBuf {
+    let driver = folder(false);
+    let folder = driver.with_file_name(format!("fakenvcomp{major}-{}", std::process::id()));
+    static BUILT: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    if !built.contains(&major) {
+        std::fs::create_dir_all(&folder).expect("a folder");
+        std::fs::copy(driver.join("libcuda.so.1"), folder.join("libcuda.so.1")).expect("a copy");
+        let version = format!("-DFAKE_MAJOR={major}");
+        let library = folder.join(format!("libnvcomp.so.{major}"));
+        let build = ["-std=c++17", "-O2", "-fPIC", "-shared", &version];
+        run(compiler().args(build).arg(emulate("fakenvcomp.cpp")).arg("-o").arg(library).arg("-ldl"));
+        built.push(major);
+    }
     folder
 }
 

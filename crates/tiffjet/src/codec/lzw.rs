@@ -170,7 +170,10 @@ impl Decoder<'_> {
     }
 
     /// Decodes `count` codes of one width, each of which gives the table a string when it `GROW`s.
-    #[inline(always)]
+    ///
+    /// Never part of its caller: how fast the loop is must not depend on what else the compiler keeps in registers there.
+    /// Builds of the same loop differed by a tenth.
+    #[inline(never)]
     fn codes<const OLD: bool, const GROW: bool>(
         &mut self,
         last: &mut Last,

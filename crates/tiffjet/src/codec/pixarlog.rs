@@ -29,7 +29,7 @@ impl Codec for PixarLog {
 
     fn decode(&self, tile: &Encoded<'_>, out: &mut [u8]) -> Result<(), Cause> {
         let format = tile.format;
-        if format.dtype.size() * 8 != format.bits.into() {
+        if format.dtype.size() * 8 != usize::from(format.bits) {
             return Err(Cause::unsupported(format!("samples of {} bits", format.bits)));
         }
         let values = &*VALUES;

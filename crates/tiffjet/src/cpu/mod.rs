@@ -1,11 +1,15 @@
 //! The CPU backend: every tile is read, decoded, unpacked and placed by one core while it is in its cache.
 
+mod cache;
 mod canvas;
 mod chroma;
+mod far;
 mod pack;
+mod pipeline;
 mod read;
 mod reduce;
 mod stream;
+mod team;
 mod tile;
 mod unpack;
 mod write;
@@ -15,11 +19,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::backend::{
-    Backend, Destination, EncodeJob, EncodedRows, ReadJob, ReadOptions, Reducer, common_bytes, common_shape,
+    Backend, Destination, Emit, EncodeJob, Pipeline, ReadJob, ReadOptions, common_bytes, common_shape,
 };
 use crate::error::{Error, Result};
-use crate::plan::OverviewPlan;
+use crate::plan::{OverviewPlan, WritePlan};
+use crate::rows::{Rows, RowsView};
 use crate::tensor::{HostBuffer, Report, Tensor};
+use cache::Cache;
+pub(crate) use cache::Closing;
+pub use reduce::Reducer;
 pub use tile::decode_tile;
 
 /// Bytes of buffers that a thread may keep from one read to the next.
@@ -36,6 +44,7 @@ fn shed<const N: usize>(buffers: [&mut Vec<u8>; N]) {
 #[derive(Clone)]
 pub struct Cpu {
     pool: Arc<ThreadPool>,
+    cache: Arc<Cache>,
 }
 
 impl Cpu {
@@ -63,7 +72,26 @@ impl Cpu {
             .thread_name(|i| format!("tiffjet-{i}"))
             .build()
             .map_err(|e| Error::Device { name: "cpu".into(), device: "cpu".into(), source: e.to_string() })?;
-        Ok(Self { pool: Arc::new(pool) })
+        Ok(Self { pool: Arc::new(pool), cache: Cache::shared() })
+    }
+
+    /// The same with a cache of its own, of at most that many bytes, for tiles that windows come back to; 0 is none.
+    /// Otherwise all backends of a process share one: of a 32nd of the memory, 512 MiB at most, or of as many bytes as
+    /// the environment variable `TIFFJET_CACHE` says.
+    #[must_use]
+    pub fn with_cache(self, bytes: usize) -> Self {
+        Self { cache: Arc::new(Cache::new(bytes)), ..self }
+    }
+
+    /// Bytes that its cache of tiles takes now. The shared one gives back those of an image when it is closed, one of
+    /// its own when the next tile, or a tile of another image, comes in.
+    pub fn cache_bytes(&self) -> usize {
+        self.cache.held()
+    }
+
+    /// Makes the rows of one level from those of the level above, as the pipeline does.
+    pub fn reducer(&self, plan: &OverviewPlan) -> Result<Box<dyn Reducer>> {
+        reduce::reducer(plan, self.pool.clone())
     }
 
     /// How many cores work at once.
@@ -88,13 +116,13 @@ impl Backend for Cpu {
         let length = common_bytes(jobs)?;
         let mut buffer = HostBuffer::take(length)
             .ok_or_else(|| Error::limit(jobs[0].source.name(), "bytes of pixels in memory", length as u64, 0))?;
-        let report = read::read(&self.pool, jobs, buffer.bytes_mut(), options)?;
+        let report = read::read(&self.pool, &self.cache, jobs, buffer.bytes_mut(), options)?;
         Ok(Tensor::many(jobs.len(), shape, dtype, Arc::new(buffer), report))
     }
 
     fn read_into(&self, jobs: &[ReadJob<'_>], out: Destination<'_>, options: &ReadOptions) -> Result<Report> {
         match out {
-            Destination::Host(out) => read::read(&self.pool, jobs, out, options),
+            Destination::Host(out) => read::read(&self.pool, &self.cache, jobs, out, options),
             Destination::Device(memory) => {
                 let name = jobs.first().map_or_else(|| "".into(), |job| job.source.name().clone());
                 let what = format!("the CPU cannot write memory of device {:?}", memory.device());
@@ -103,15 +131,22 @@ impl Backend for Cpu {
         }
     }
 
-    fn encode(&self, job: &EncodeJob<'_>, emit: &mut (dyn FnMut(EncodedRows) -> Result<()> + Send)) -> Result<()> {
-        write::encode(&self.pool, job, emit)
+    fn pipeline(&self, name: &Arc<str>, plan: &Arc<WritePlan>) -> Result<Box<dyn Pipeline>> {
+        Ok(Box::new(pipeline::Stages::new(&self.pool, name, plan)?))
     }
 
-    fn parallelism(&self) -> usize {
-        self.threads()
+    fn encode(&self, job: &EncodeJob<'_>, emit: &mut Emit<'_>) -> Result<()> {
+        write::encode(&self.pool, job, host(job.name, &job.rows)?, emit)
     }
+}
 
-    fn reducer(&self, plan: &OverviewPlan) -> Result<Box<dyn Reducer>> {
-        reduce::reducer(plan, self.pool.clone())
+/// Rows that the cores can see.
+fn host<'a>(name: &Arc<str>, rows: &Rows<'a>) -> Result<RowsView<'a>> {
+    match rows {
+        Rows::Host(rows) => Ok(*rows),
+        Rows::Device(rows) => {
+            let what = format!("the CPU cannot read memory of device {:?}", rows.memory().device());
+            Err(Error::invalid(name, what))
+        }
     }
 }

@@ -5,12 +5,15 @@ use std::collections::BTreeMap;
 use std::io::IoSliceMut;
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use rayon::ThreadPool;
 
+use super::cache::{Cache, Pixels, Touch};
 use super::canvas::Canvas;
+use super::far;
+use super::team::together;
 use super::tile;
 use super::unpack::{self, Unpack};
 use crate::backend::{ReadJob, ReadOptions, changed, common_bytes};
@@ -22,16 +25,28 @@ use crate::source::Source;
 use crate::tensor::Report;
 
 /// Compressed bytes that one run fetches at once.
-const RUN: u64 = 256 << 10;
+pub(super) const RUN: u64 = 256 << 10;
 /// Memory that all workers together may use for tiles, beside the one tile that each needs at least.
-const SCRATCH: u64 = 64 << 20;
+pub(super) const SCRATCH: u64 = 64 << 20;
 /// Reads that give less than this are done before another thread is awake.
 const ALONE: usize = 64 << 10;
+/// The same where all pixels are in the cache of tiles.
+const ALONE_CACHED: usize = 256 << 10;
+/// Bytes of a tile in that cache that one thread copies at a time.
+const COPIED: usize = 128 << 10;
+/// Bytes between what is copied from there and what is fetched for later.
+const AHEAD: usize = 8 << 10;
 /// Rows scattered by one system call.
 const SCATTER: usize = 512;
 
 /// Reads windows into `out`, one after the other.
-pub(super) fn read(pool: &ThreadPool, jobs: &[ReadJob<'_>], out: &mut [u8], options: &ReadOptions) -> Result<Report> {
+pub(super) fn read(
+    pool: &ThreadPool,
+    cache: &Cache,
+    jobs: &[ReadJob<'_>],
+    out: &mut [u8],
+    options: &ReadOptions,
+) -> Result<Report> {
     let begun = Instant::now();
     let bytes = common_bytes(jobs)?;
     if bytes != out.len() {
@@ -39,20 +54,30 @@ pub(super) fn read(pool: &ThreadPool, jobs: &[ReadJob<'_>], out: &mut [u8], opti
         return Err(Error::invalid(jobs[0].source.name(), what));
     }
     let readers: Vec<Reader<'_>> = std::iter::zip(jobs, out.chunks_exact_mut(bytes / jobs.len()))
-        .map(|(job, out)| Reader::new(job, out, bytes))
+        .map(|(job, out)| Reader::new(job, out, bytes).with_cache(cache))
         .collect();
-    let mut runs = Vec::new();
-    for (i, job) in jobs.iter().enumerate() {
-        runs.extend(tile_runs(&job.plan.tiles, RUN).into_iter().map(|run| (i, run)));
-    }
-    let workers = match bytes <= ALONE {
+    let near = |(_, reader): &(usize, &Reader<'_>)| !reader.source.distance().is_far();
+    let pieces: Vec<(usize, Piece)> = readers
+        .iter()
+        .enumerate()
+        .filter(near)
+        .flat_map(|(i, reader)| reader.pieces().into_iter().map(move |p| (i, p)))
+        .collect();
+    let alone = if readers.iter().all(Reader::is_cached) { ALONE_CACHED } else { ALONE };
+    let workers = match bytes <= alone {
         true => 1,
-        false => jobs.iter().map(|job| workers(pool, job.plan)).min().unwrap_or(1).min(runs.len()).max(1),
+        false => jobs.iter().map(|job| workers(pool, job.plan)).min().unwrap_or(1),
     };
     let fill = options.fill_failed.as_deref();
-    let outcome = run_all(pool, &readers, &runs, workers, fill.is_some());
+    let outcome = far::read(pool, &readers, workers, fill.is_some()).and_then(|(mut report, mut failures)| {
+        let (near, failed) = run_all(pool, &readers, &pieces, workers, fill.is_some())?;
+        report.add(&near);
+        failures.extend(failed);
+        Ok((report, failures))
+    });
     // First of all: where the file changed, damage is no news.
     let mut failures = changed(jobs);
+    failures.keys().for_each(|&i| cache.forget(jobs[i].source));
     if fill.is_none()
         && let Some((_, error)) = failures.pop_first()
     {
@@ -72,7 +97,7 @@ pub(super) fn read(pool: &ThreadPool, jobs: &[ReadJob<'_>], out: &mut [u8], opti
 }
 
 /// The first error of each window that could not be read.
-type Failures = BTreeMap<usize, Error>;
+pub(super) type Failures = BTreeMap<usize, Error>;
 
 /// Sets all values to one.
 fn fill_with(pixels: &mut [u8], value: &[u8]) {
@@ -102,6 +127,17 @@ thread_local! {
     static SCRATCH_OF_THREAD: RefCell<Scratch> = RefCell::default();
 }
 
+/// Lends the buffer for decoded tiles that this thread keeps.
+pub(super) fn with_decoded<T>(work: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+    // Taken, not borrowed: what runs here may read something else in this thread.
+    let mut scratch = SCRATCH_OF_THREAD.take();
+    let done = work(&mut scratch.decoded);
+    super::shed([&mut scratch.encoded, &mut scratch.decoded]);
+    SCRATCH_OF_THREAD.set(scratch);
+    unpack::shed();
+    done
+}
+
 /// A buffer of `length` bytes. Fresh memory comes zeroed from the system, page by page as it is used.
 fn sized(buffer: &mut Vec<u8>, length: usize) -> &mut [u8] {
     if buffer.len() < length {
@@ -111,19 +147,30 @@ fn sized(buffer: &mut Vec<u8>, length: usize) -> &mut [u8] {
     &mut buffer[..length]
 }
 
-struct Reader<'a> {
-    source: &'a dyn Source,
-    plan: &'a ReadPlan,
+pub(super) struct Reader<'a> {
+    pub(super) source: &'a dyn Source,
+    pub(super) plan: &'a ReadPlan,
     canvas: Canvas<'a>,
     unpack: Unpack,
+    cache: Option<&'a Cache>,
+    /// What the cache knows of each tile of the plan; empty where it has no say.
+    touched: Vec<Touch>,
 }
 
-/// Threads take the next run until none is left. Of several damaged tiles the first in the list of windows, and in its
+/// What a thread does at a time.
+enum Piece {
+    /// Reads and decodes neighbouring tiles of the plan.
+    Run(Range<usize>),
+    /// Copies rows of the wanted part of a tile that is in the cache.
+    Rows(usize, Range<u32>),
+}
+
+/// Threads take the next piece until none is left. Of several damaged tiles the first in the list of windows, and in its
 /// image, is reported; where the rest is wanted all the same, the first of each window.
 fn run_all(
     pool: &ThreadPool,
     readers: &[Reader<'_>],
-    runs: &[(usize, Range<usize>)],
+    pieces: &[(usize, Piece)],
     workers: usize,
     keep_going: bool,
 ) -> Result<(Report, Failures)> {
@@ -138,7 +185,7 @@ fn run_all(
         let mut scratch = SCRATCH_OF_THREAD.take();
         while !stop.load(Ordering::Relaxed) {
             let i = next.fetch_add(1, Ordering::Relaxed);
-            let Some((job, run)) = runs.get(i) else { break };
+            let Some((job, piece)) = pieces.get(i) else { break };
             let reader = &readers[*job];
             if let Err(error) = wanted(reader.source.name()) {
                 stop.store(true, Ordering::Relaxed);
@@ -146,7 +193,7 @@ fn run_all(
                 failed.push((i, error));
                 break;
             }
-            if let Err(error) = reader.run(&reader.plan.tiles[run.clone()], &mut scratch, &mut report) {
+            if let Err(error) = reader.piece(piece, &mut scratch, &mut report) {
                 stop.store(!keep_going, Ordering::Relaxed);
                 failed.push((i, error));
             }
@@ -157,22 +204,13 @@ fn run_all(
         let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
         total.0.add(&report);
         for (i, error) in failed {
-            let job = runs[i].0;
+            let job = pieces[i].0;
             if total.1.get(&job).is_none_or(|(first, _)| i < *first) {
                 total.1.insert(job, (i, error));
             }
         }
     };
-    if workers == 1 {
-        work();
-    } else {
-        pool.in_place_scope(|scope| {
-            for _ in 1..workers {
-                scope.spawn(|_| work());
-            }
-            work();
-        });
-    }
+    together(pool, workers.min(pieces.len()).max(1) - 1, &work);
     let (report, failures) = total.into_inner().unwrap_or_else(PoisonError::into_inner);
     let mut failures: Failures = failures.into_iter().map(|(job, (_, error))| (job, error)).collect();
     match failures.pop_first() {
@@ -193,17 +231,78 @@ impl<'a> Reader<'a> {
             fill_with(out, value);
         }
         let canvas = Canvas::new(out, plan.shape(), plan.layout.dtype().size());
-        Self { source: job.source, plan, canvas, unpack: Unpack::new(plan, whole) }
+        let unpack = Unpack::new(plan, whole);
+        Self { source: job.source, plan, canvas, unpack, cache: None, touched: Vec::new() }
+    }
+
+    /// The same with what a cache has of its tiles.
+    /// What is far away comes by another path, which has no use for it.
+    fn with_cache(self, cache: &'a Cache) -> Self {
+        if self.source.distance().is_far() {
+            return self;
+        }
+        let touched = cache.touch(&self.job());
+        Self { cache: Some(cache), touched, ..self }
+    }
+
+    fn job(&self) -> ReadJob<'a> {
+        ReadJob { source: self.source, plan: self.plan }
     }
 }
 
 impl Reader<'_> {
+    /// All that is to be done, in pieces, in the order of the plan.
+    fn pieces(&self) -> Vec<Piece> {
+        let tiles = &self.plan.tiles;
+        if self.touched.is_empty() {
+            return tile_runs(tiles, RUN).into_iter().map(Piece::Run).collect();
+        }
+        let mut pieces = Vec::new();
+        let mut first = 0;
+        for touched in self.touched.chunk_by(|a, b| a.kept().is_none() && b.kept().is_none()) {
+            let some = first..first + touched.len();
+            first = some.end;
+            if touched.iter().any(|touch| touch.kept().is_some()) {
+                some.for_each(|i| pieces.extend(self.copies(i)));
+            } else {
+                let runs = tile_runs(&tiles[some.clone()], RUN).into_iter();
+                pieces.extend(runs.map(|run| Piece::Run(some.start + run.start..some.start + run.end)));
+            }
+        }
+        pieces
+    }
+
+    /// A tile that is in the cache, in pieces.
+    fn copies(&self, i: usize) -> impl Iterator<Item = Piece> {
+        let tile = &self.plan.tiles[i];
+        let row = tile.part.width as usize * self.plan.layout.dtype().size() * self.unpack.bands(tile).count();
+        let step = (COPIED / row.max(1)).max(1);
+        let height = tile.part.height;
+        (0..height).step_by(step).map(move |y| Piece::Rows(i, y..height.min(y.saturating_add(step as u32))))
+    }
+
+    fn piece(&self, piece: &Piece, scratch: &mut Scratch, report: &mut Report) -> Result<()> {
+        match piece {
+            Piece::Run(run) => self.run(run.clone(), scratch, report),
+            Piece::Rows(i, rows) => {
+                if let Some(pixels) = self.touched.get(*i).and_then(Touch::kept) {
+                    report.tiles += usize::from(rows.start == 0);
+                    report.cached += usize::from(rows.start == 0);
+                    self.copy(&self.plan.tiles[*i], rows.clone(), pixels);
+                }
+                Ok(())
+            }
+        }
+    }
+
     /// One run: one read, then tile after tile.
-    fn run(&self, tiles: &[TileRead], scratch: &mut Scratch, report: &mut Report) -> Result<()> {
+    fn run(&self, run: Range<usize>, scratch: &mut Scratch, report: &mut Report) -> Result<()> {
+        let tiles = &self.plan.tiles[run.clone()];
+        let touched = self.touched.get(run).unwrap_or_default();
         let span = span(tiles);
         report.bytes_read += span.end - span.start;
         scratch.held = 0..0;
-        for tile in tiles {
+        for (i, tile) in tiles.iter().enumerate() {
             report.tiles += 1;
             if tile.range.is_empty() {
                 report.sparse += 1;
@@ -216,14 +315,59 @@ impl Reader<'_> {
                     self.source.read_range(span.clone(), buffer)?;
                     scratch.held = span.clone();
                 }
-                self.tile(tile, scratch)?;
+                let again = matches!(touched.get(i), Some(Touch::Again));
+                match if again { self.keep(tile, scratch) } else { None } {
+                    Some(pixels) => self.copy(tile, 0..tile.part.height, &pixels),
+                    None => {
+                        let Scratch { encoded, decoded, held } = scratch;
+                        self.tile(tile, held.start, encoded, decoded)?;
+                    }
+                }
             }
         }
         Ok(())
     }
 
+    /// Whether all its pixels are in the cache, but for those that are not even in the file.
+    fn is_cached(&self) -> bool {
+        let known = |(tile, touch): (&TileRead, &Touch)| tile.range.is_empty() || touch.kept().is_some();
+        self.touched.len() == self.plan.tiles.len() && std::iter::zip(&self.plan.tiles, &self.touched).all(known)
+    }
+
+    /// Decodes the whole of a tile and keeps it. `None` where that cannot be: what is wanted of it may be fine.
+    fn keep(&self, tile: &TileRead, scratch: &mut Scratch) -> Option<Arc<Pixels>> {
+        let cache = self.cache?;
+        let whole = self.plan.whole_tile(tile);
+        let mut pixels = cache.room(whole.output_bytes()?)?;
+        let bytes = pixels.bytes().len();
+        let job = ReadJob { source: self.source, plan: &whole };
+        let Scratch { encoded, decoded, held } = scratch;
+        Reader::new(&job, pixels.bytes_mut(), bytes).tile(whole.tiles.first()?, held.start, encoded, decoded).ok()?;
+        Some(cache.keep(&self.job(), tile, pixels))
+    }
+
+    /// Puts rows of the wanted part of a kept tile in their place.
+    fn copy(&self, tile: &TileRead, rows: Range<u32>, pixels: &Pixels) {
+        let (height, width) = self.plan.layout.size_inside(tile.row, tile.col);
+        let (height, width) = (height as usize, width as usize);
+        let size = self.plan.layout.dtype().size();
+        let row_bytes = tile.part.width as usize * size;
+        let row = |band: usize, y: u32| {
+            let start = (band * height + (tile.part.y + y) as usize) * width + tile.part.x as usize;
+            &pixels.bytes()[start * size..][..row_bytes]
+        };
+        let ahead = (AHEAD / (row_bytes * self.unpack.bands(tile).count()).max(1)).max(1) as u32;
+        for y in rows.clone() {
+            let soon = y.saturating_add(ahead).min(rows.end - 1);
+            for (out, band) in self.unpack.bands(tile) {
+                self.unpack.copy_ahead(row(band, y), self.row(out, tile, y), row(band, soon));
+            }
+        }
+        self.unpack.settle();
+    }
+
     /// A tile that is not in the file.
-    fn fill(&self, tile: &TileRead) {
+    pub(super) fn fill(&self, tile: &TileRead) {
         let fill = |pixels: &mut [u8]| fill_with(pixels, &self.plan.fill);
         for (out, _) in self.unpack.bands(tile) {
             match self.block(out, tile) {
@@ -237,8 +381,9 @@ impl Reader<'_> {
     #[allow(unsafe_code, clippy::mut_from_ref)]
     fn row(&self, band: usize, tile: &TileRead, y: u32) -> &mut [u8] {
         let (top, left) = tile.at;
-        // SAFETY: the tiles of a plan have disjoint parts and a tile is handled by one thread, which asks for no row of
-        // a band again while it holds it: unpacking holds one row of each band, `scatter` up to `SCATTER` different ones.
+        // SAFETY: the tiles of a plan have disjoint parts and a row of a tile is handled by one thread, which asks for no
+        // row of a band again while it holds it: unpacking and copying hold one row of each band, `scatter` up to
+        // `SCATTER` different ones.
         unsafe { self.canvas.span(band, (top + y) as usize, left as usize, tile.part.width as usize) }
     }
 
@@ -320,18 +465,16 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Decodes a tile and puts its pixels in their place.
-    fn tile(&self, tile: &TileRead, scratch: &mut Scratch) -> Result<()> {
-        let layout = &self.plan.layout;
-        let from = (tile.range.start - scratch.held.start) as usize;
-        let to = (tile.range.end - scratch.held.start) as usize;
-        if layout.reversed {
+    /// Decodes a tile and puts its pixels in their place. `fetched` are bytes of the file from `start` on, its own among them.
+    pub(super) fn tile(&self, tile: &TileRead, start: u64, fetched: &[u8], decoded: &mut Vec<u8>) -> Result<()> {
+        let bytes = &fetched[(tile.range.start - start) as usize..(tile.range.end - start) as usize];
+        if self.plan.layout.reversed {
             // Two tiles may share their bytes: turned round once is enough, so each works on a copy.
-            let mut turned = scratch.encoded[from..to].to_vec();
+            let mut turned = bytes.to_vec();
             reverse_bits(&mut turned);
-            return self.decode(tile, &turned, &mut scratch.decoded);
+            return self.decode(tile, &turned, decoded);
         }
-        self.decode(tile, &scratch.encoded[from..to], &mut scratch.decoded)
+        self.decode(tile, bytes, decoded)
     }
 
     fn decode(&self, tile: &TileRead, bytes: &[u8], buffer: &mut Vec<u8>) -> Result<()> {

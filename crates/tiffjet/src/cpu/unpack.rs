@@ -88,6 +88,11 @@ impl Unpack {
         self.copy.settle();
     }
 
+    /// Copies a row of pixels to its place, while another that comes later is fetched.
+    pub(super) fn copy_ahead(&self, from: &[u8], to: &mut [u8], soon: &[u8]) {
+        self.copy.row_ahead(from, to, soon);
+    }
+
     /// Output bands of a tile, each with its place in the tile's pixels.
     pub(super) fn bands(&self, tile: &TileRead) -> impl Iterator<Item = (usize, usize)> + '_ {
         let plane = usize::from(tile.plane);

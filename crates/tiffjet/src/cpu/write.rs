@@ -1,5 +1,6 @@
 //! Tiles packed and encoded, each by one core while it is in its cache.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -7,14 +8,14 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use rayon::ThreadPool;
 
 use super::pack::Pack;
-use crate::backend::{EncodeJob, EncodedRows};
+use crate::backend::{Emit, EncodeJob, EncodedRows};
 use crate::codec::Plain;
 use crate::error::{Error, Result};
 use crate::plan::LevelPlan;
 use crate::rows::RowsView;
 
 /// Runs that each worker may be ahead of the one that is given next. More would only fill memory.
-const AHEAD: usize = 4;
+const AHEAD: usize = 3;
 /// Bytes of pixels that are worth a worker's turn: smaller tiles are encoded several at a time.
 const RUN: u64 = 64 << 10;
 
@@ -28,12 +29,8 @@ struct Place {
 
 /// Encodes tile rows and gives the tiles in the order of the image. While this thread gives them away, the others go
 /// on.
-pub(super) fn encode(
-    pool: &ThreadPool,
-    job: &EncodeJob<'_>,
-    emit: &mut (dyn FnMut(EncodedRows) -> Result<()> + Send),
-) -> Result<()> {
-    let EncodeJob { name, rows, plan, first } = *job;
+pub(super) fn encode(pool: &ThreadPool, job: &EncodeJob<'_>, rows: RowsView<'_>, emit: &mut Emit<'_>) -> Result<()> {
+    let EncodeJob { name, plan, first, .. } = *job;
     let down = (rows.rows() as u64).div_ceil(u64::from(plan.format.height)) as u32;
     let (across, planes) = (plan.across as usize, usize::from(plan.planes()));
     let count = down as usize * planes * across;
@@ -42,7 +39,7 @@ pub(super) fn encode(
         plane: (i / across % planes) as u16,
         col: (i % across) as u32,
     };
-    let encoder = Encoder { rows, plan, pack: Pack::new(plan), first };
+    let encoder = Encoder { rows: &rows, plan, pack: Pack::new(plan), first };
     let tile = |i: usize| {
         let at = place(i);
         encoder.tile(at).map_err(|source| Error::Tile {
@@ -60,7 +57,8 @@ pub(super) fn encode(
             let Place { row, plane, col } = place(i);
             let rest = tiles.split_off(tiles.len().min(across - col as usize));
             i += tiles.len();
-            emit(EncodedRows { level: plan.level, mask: plan.mask, plane, row: first + row, col, tiles })?;
+            let owned = tiles.into_iter().map(Cow::Owned).collect();
+            emit(EncodedRows { level: plan.level, mask: plan.mask, plane, row: first + row, col, tiles: owned })?;
             tiles = rest;
         }
         Ok(())

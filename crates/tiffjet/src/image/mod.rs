@@ -8,14 +8,14 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use crate::backend::{Backend, Destination, ReadJob, ReadOptions};
-use crate::cpu::Cpu;
+use crate::cpu::{Closing, Cpu};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::geo::{self, Geo, GeoTags};
 use crate::layout::Layout;
 use crate::limits::Limits;
-use crate::plan::{Frame, ReadPlan, Window};
-use crate::source::{FileSource, Source};
+use crate::plan::{Frame, ReadPlan, Wanted, Window, level_for};
+use crate::source::{Address, FileSource, Remote, Source, address};
 use crate::tensor::{Report, Tensor};
 use crate::tiff::{Array, Directory, Entry, FieldType, Head, Header, tag};
 use beside::Beside;
@@ -28,19 +28,33 @@ pub struct OpenOptions {
     pub page: usize,
     /// What the file may ask for.
     pub limits: Limits,
-    /// Look for `.ovr`, `.msk`, `.aux.xml` and world files beside it.
+    /// Look for `.ovr`, `.msk`, `.aux.xml` and world files beside it. Over the network they are never looked for: each would
+    /// cost a request.
     pub sidecars: bool,
+    /// How to reach a file on another machine.
+    pub remote: Remote,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { page: 0, limits: Limits::default(), sidecars: true }
+        Self { page: 0, limits: Limits::default(), sidecars: true, remote: Remote::default() }
     }
 }
 
-/// Opens a local file; reads its header only.
+/// Opens a file by its path or address; reads its header only.
 pub fn open(path: impl AsRef<Path>) -> Result<Image> {
     Image::open(path, &OpenOptions::default())
+}
+
+#[cfg(feature = "remote")]
+fn remote_source(url: &str, options: &OpenOptions) -> Result<Arc<dyn Source>> {
+    Ok(Arc::new(crate::source::RemoteSource::open(url, &options.remote, &options.limits)?))
+}
+
+#[cfg(not(feature = "remote"))]
+fn remote_source(url: &str, _options: &OpenOptions) -> Result<Arc<dyn Source>> {
+    let name = crate::source::redacted(url).into();
+    Err(Error::unsupported(&name, "files on other machines", "build with the feature `remote`"))
 }
 
 /// One level of an image: full size or an overview.
@@ -102,15 +116,21 @@ pub struct Image {
     beside: Option<Beside>,
     geo: OnceLock<Geo>,
     fill: OnceLock<Vec<u8>>,
+    /// Behind all others: fields are dropped in their order.
+    _closing: Closing,
 }
 
 impl Image {
-    /// Opens a local file; reads its header only.
+    /// Opens a file by its path or address (`http(s)://`, `s3://`, `gs://`, `az://`); reads its header only.
     pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self> {
-        let path = path.as_ref();
-        let source = Arc::new(FileSource::open(path)?);
-        let beside = (options.sidecars && options.page == 0).then(|| Beside::new(path));
-        Self::from_parts(source, beside, options)
+        match address(path.as_ref()) {
+            Address::Url(url) => Self::from_parts(remote_source(&url, options)?, None, options),
+            Address::Path(path) => {
+                let source = Arc::new(FileSource::open(&path)?);
+                let beside = (options.sidecars && options.page == 0).then(|| Beside::new(&path));
+                Self::from_parts(source, beside, options)
+            }
+        }
     }
 
     /// Opens any source; sidecars are not looked for.
@@ -143,6 +163,7 @@ impl Image {
             beside,
             geo: OnceLock::new(),
             fill: OnceLock::new(),
+            _closing: Closing,
         };
         image.adopt(&image.file.clone(), &parts, false, false);
         image.adopt_beside(&options.limits);
@@ -269,6 +290,17 @@ impl Image {
             let have = format!("levels 0 to {}", self.levels.len() - 1);
             Error::out_of_bounds(self.name(), format!("level {level}"), have)
         })
+    }
+
+    /// The smallest level that is as large or as fine as is wanted; the full size where none is.
+    pub fn level_for(&self, wanted: Wanted) -> usize {
+        let sizes: Vec<(u32, u32)> = self.levels.iter().map(|l| (l.layout.width, l.layout.height)).collect();
+        let pixel = match wanted {
+            Wanted::Size(_) => None,
+            // Along rows and columns, however they lie.
+            Wanted::Resolution(_) => self.geo().transform.map(|[a, b, _, d, e, _]| (a.hypot(d), b.hypot(e))),
+        };
+        level_for(&sizes, pixel, wanted)
     }
 
     /// Images in the file.

@@ -1,6 +1,7 @@
 //! How one level is made from the one above it.
 
 use crate::dtype::DType;
+use crate::error::{Error, Result};
 
 /// How pixels of a level become one of the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -74,4 +75,19 @@ pub struct OverviewPlan {
     pub mask: bool,
     /// The values are indices of a colour map: no arithmetic may be done with them.
     pub palette: bool,
+}
+
+impl OverviewPlan {
+    /// An error where the values can't be resampled this way.
+    pub fn check(&self) -> Result<()> {
+        let refuse = |what: String, hint| Err(Error::unsupported(&"overviews".into(), what, hint));
+        let name = self.resampling.name();
+        if self.palette && !matches!(self.resampling, Resampling::Nearest | Resampling::Mode) {
+            return refuse(format!("{name} resampling of a colour map's indices"), "use nearest or mode");
+        }
+        if self.dtype.is_complex() && !matches!(self.resampling, Resampling::Nearest | Resampling::Average) {
+            return refuse(format!("{name} resampling of {}", self.dtype), "use nearest or average");
+        }
+        Ok(())
+    }
 }

@@ -240,6 +240,25 @@ impl ReadPlan {
         }
     }
 
+    /// Plans all pixels and bands of a tile of this plan, whatever it wants of it.
+    pub(crate) fn whole_tile(&self, tile: &TileRead) -> Self {
+        let layout = &self.layout;
+        let (height, width) = layout.size_inside(tile.row, tile.col);
+        let part = Part { y: tile.row * layout.format.height, x: tile.col * layout.format.width, height, width };
+        let bands = if layout.planar { vec![tile.plane] } else { (0..layout.bands).collect() };
+        let mut plan = Self::empty(layout, self.level, part, bands, self.fill.clone());
+        plan.tiles.push(TileRead { part: Part { y: 0, x: 0, height, width }, at: (0, 0), ..tile.clone() });
+        plan
+    }
+
+    /// Bytes that [`Self::whole_tile`] gives. Saturates.
+    pub(crate) fn whole_tile_bytes(&self, tile: &TileRead) -> usize {
+        let (height, width) = self.layout.size_inside(tile.row, tile.col);
+        [height as usize, width as usize, usize::from(self.layout.format.samples)]
+            .into_iter()
+            .fold(self.layout.dtype().size(), usize::saturating_mul)
+    }
+
     fn add_plane(
         &mut self,
         name: &Arc<str>,

@@ -3,6 +3,16 @@
 //! A device decodes many tiles at once, each of them slower than a core would. A few huge ones leave it idle, so that the
 //! cores may be faster, or help.
 
+/// Whether pixels may be decoded or encoded by another route than the backend's own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Fallback {
+    /// They may, and the [`Report`](crate::Report) says so.
+    #[default]
+    Allow,
+    /// They may not: what has no route is an error.
+    Forbid,
+}
+
 /// Bytes a second.
 type Rate = f64;
 

@@ -9,7 +9,7 @@ use crate::layout::{Predictor, YCBCR};
 use crate::tiff::{Field, FieldType, Nested, tag};
 use crate::writer::{BigTiff, Blocks, Overviews, Prediction, WriteOptions};
 
-use super::{OverviewPlan, Resampling};
+use super::{Fallback, OverviewPlan, Resampling};
 
 /// PhotometricInterpretation.
 const MIN_IS_BLACK: u16 = 1;
@@ -132,8 +132,10 @@ pub struct WritePlan {
     pub big: BigTiff,
     /// Written instead of NaN.
     pub nan: Option<Vec<u8>>,
-    /// Bytes that the writer may use.
-    pub memory: u64,
+    /// Bytes that the writer may use; as the backend sees fit where it is not said.
+    pub memory: Option<u64>,
+    /// Whether another route than the backend's own will do.
+    pub fallback: Fallback,
     /// Fields of the first directory alone.
     carried: Vec<Field>,
     /// Fields of every level.
@@ -347,6 +349,7 @@ impl Planner<'_> {
             big: options.big,
             nan: nodata.filter(|_| options.nan_to_nodata && options.dtype.is_float() && !options.dtype.is_complex()),
             memory: options.memory,
+            fallback: options.fallback,
             carried: self.carried()?,
             shared: self.shared(bits)?,
             nested: self.nested()?,

@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 /// How the name of a file ends that is not yet whole.
 const SUFFIX: &str = ".tiffjet-part";
 /// Tiles that are smaller share a system call.
-const BUFFER: usize = 1 << 20;
+const BUFFER: usize = 64 << 10;
 
 /// A local file that appears when it is whole.
 #[derive(Debug)]

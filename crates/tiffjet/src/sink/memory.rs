@@ -49,10 +49,14 @@ impl Sink for MemorySink {
     }
 
     fn patch(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
-        let start = usize::try_from(at).ok();
-        let place = start.and_then(|start| self.bytes.get_mut(start..)?.get_mut(..bytes.len()));
-        let place = place.ok_or_else(|| Error::io(&self.name, std::io::ErrorKind::InvalidInput.into()))?;
-        place.copy_from_slice(bytes);
+        let fails = || Error::io(&self.name, std::io::ErrorKind::OutOfMemory.into());
+        let start = usize::try_from(at).map_err(|_| fails())?;
+        let end = start.checked_add(bytes.len()).ok_or_else(fails)?;
+        if let Some(more) = end.checked_sub(self.bytes.len()) {
+            self.bytes.try_reserve(more).map_err(|_| fails())?;
+            self.bytes.resize(end, 0);
+        }
+        self.bytes[start..end].copy_from_slice(bytes);
         Ok(())
     }
 

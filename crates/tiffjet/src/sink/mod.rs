@@ -2,6 +2,8 @@
 
 mod file;
 mod memory;
+#[cfg(feature = "remote")]
+mod object;
 mod stream;
 
 use std::fs::File;
@@ -12,9 +14,31 @@ use std::sync::Arc;
 
 pub use file::FileSink;
 pub use memory::MemorySink;
+#[cfg(feature = "remote")]
+pub use object::ObjectSink;
 pub use stream::StreamSink;
 
 use crate::error::{Error, Result};
+use crate::source::{Address, Remote, address};
+
+/// A sink for a path or the address of an object (`s3://`, `gs://`, `az://`).
+pub fn create(path: impl AsRef<Path>, remote: &Remote) -> Result<Box<dyn Sink>> {
+    match address(path.as_ref()) {
+        Address::Path(path) => Ok(Box::new(FileSink::create(path)?)),
+        Address::Url(url) => object(&url, remote),
+    }
+}
+
+#[cfg(feature = "remote")]
+fn object(url: &str, remote: &Remote) -> Result<Box<dyn Sink>> {
+    Ok(Box::new(ObjectSink::create(url, remote)?))
+}
+
+#[cfg(not(feature = "remote"))]
+fn object(url: &str, _remote: &Remote) -> Result<Box<dyn Sink>> {
+    let name = crate::source::redacted(url).into();
+    Err(Error::unsupported(&name, "files on other machines", "build with the feature `remote`"))
+}
 
 /// Something that takes the bytes of a file, from the first to the last. Nobody sees them before `commit`, where the
 /// kind of sink allows it; dropped before that it leaves no trace.
@@ -45,7 +69,7 @@ pub trait Sink: Send {
         false
     }
 
-    /// Writes over bytes that were written before.
+    /// Writes at a place: over bytes that were written before, or further on, where the gap is filled later.
     fn patch(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
         let _ = (at, bytes);
         Err(Error::io(self.name(), std::io::ErrorKind::Unsupported.into()))

@@ -1,15 +1,26 @@
 //! Bytes in.
 
+mod address;
 mod file;
+mod lanes;
 mod memory;
+#[cfg(feature = "remote")]
+mod remote;
+mod settings;
 
 use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+pub(crate) use address::{Address, address};
+pub use address::{is_url, redacted};
 pub use file::FileSource;
+pub(crate) use lanes::{LANES, lanes};
 pub use memory::MemorySource;
+#[cfg(feature = "remote")]
+pub use remote::RemoteSource;
+pub use settings::Remote;
 
 use crate::error::{Error, Result};
 
@@ -22,6 +33,31 @@ pub struct Version {
     pub modified: Option<SystemTime>,
     /// ETag of an object.
     pub etag: Option<String>,
+}
+
+/// How far away the bytes of a source are: what a request costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Distance {
+    /// Bytes that are cheaper to fetch in vain than another request is.
+    pub gap: u64,
+    /// Bytes of a request, at most.
+    pub request: u64,
+    /// Requests that are best under way at once; 1 where those who need bytes fetch them.
+    pub at_once: usize,
+    /// Bytes of a request for headers: what most of them need, directories and tile arrays together.
+    pub head: u64,
+}
+
+impl Distance {
+    /// This machine: a request costs microseconds.
+    pub const NEAR: Self = Self { gap: 4 << 10, request: u64::MAX, at_once: 1, head: 16 << 10 };
+    /// The network: in the time of a request a megabyte passes.
+    pub const FAR: Self = Self { gap: 1 << 20, request: 8 << 20, at_once: LANES, head: 64 << 10 };
+
+    /// Whether requests are worth saving.
+    pub fn is_far(&self) -> bool {
+        self.at_once > 1
+    }
 }
 
 /// Something that has bytes at offsets.
@@ -44,6 +80,16 @@ pub trait Source: Send + Sync {
     /// The plain file behind it, which may be read by other means.
     fn file(&self) -> Option<&File> {
         None
+    }
+
+    /// How far away it is.
+    fn distance(&self) -> Distance {
+        Distance::NEAR
+    }
+
+    /// Bytes of a header that were read: a source may keep them for the next one who opens the same.
+    fn remember(&self, at: u64, bytes: &Arc<[u8]>) {
+        let _ = (at, bytes);
     }
 
     /// Length in bytes.

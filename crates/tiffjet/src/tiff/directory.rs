@@ -92,6 +92,11 @@ impl Directory {
         Ok(Self { offset, next, entries, length: end - offset, header: *header })
     }
 
+    /// The header of its file.
+    pub(crate) fn header(&self) -> &Header {
+        &self.header
+    }
+
     /// Bytes it takes in the file, without the values outside it.
     pub fn length(&self) -> u64 {
         self.length

@@ -3,7 +3,7 @@
 use crate::codec::Settings;
 use crate::dtype::DType;
 use crate::geo::{GeoTags, Nodata};
-use crate::plan::Resampling;
+use crate::plan::{Fallback, Resampling};
 use crate::tiff::{Field, Nested, tag};
 
 /// How an image is written. [`WriteOptions::new`] gives a tiled, ZSTD-compressed GeoTIFF.
@@ -55,8 +55,11 @@ pub struct WriteOptions {
     pub tags: Vec<Field>,
     /// Directories of facts that the first one points to: EXIF and GPS.
     pub nested: Vec<Nested>,
-    /// Bytes that the writer may use. It needs one row of tiles of each level whatever this says.
-    pub memory: u64,
+    /// Bytes that the writer may use, of the host and of a device each; as the backend sees fit where it is not given.
+    /// It needs one row of tiles of each level whatever this says.
+    pub memory: Option<u64>,
+    /// Whether tiles may be encoded by another route than the backend's own.
+    pub fallback: Fallback,
 }
 
 impl WriteOptions {
@@ -85,7 +88,8 @@ impl WriteOptions {
             geo: GeoTags::default(),
             tags: Vec::new(),
             nested: Vec::new(),
-            memory: 256 << 20,
+            memory: None,
+            fallback: Fallback::default(),
         }
     }
 

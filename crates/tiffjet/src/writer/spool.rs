@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::sink::Sink;
 
 /// Small tiles share a system call.
-const BUFFER: usize = 1 << 20;
+const BUFFER: usize = 64 << 10;
 
 /// Bytes in memory as long as they are few, then in a file without a name, which is gone with the process.
 pub(super) struct Spool {

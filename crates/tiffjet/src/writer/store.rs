@@ -2,19 +2,21 @@
 //!
 //! A plain file has its directories first, then the full image row by row, then the rest. Where the sink can write
 //! over its first bytes, the tiles of the full image go straight to their place and the directories follow last; the
-//! bytes are the same as when all of it is put aside first.
+//! bytes are the same as when all of it is put aside first. Where no tile is compressed, all have their place before the
+//! first one comes, in a COG too, and nothing is put aside.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::spool::Spool;
-use super::{BigTiff, SPOOLED, Written};
+use super::{BigTiff, Written};
 use crate::backend::EncodedRows;
 use crate::cog;
 use crate::error::{Error, Result};
 use crate::plan::{LevelPlan, WritePlan};
 use crate::sink::Sink;
+use crate::tensor::Report;
 use crate::tiff::{Field, Header, encode, tag};
 
 /// The last offset of a file that is no BigTIFF.
@@ -31,7 +33,7 @@ struct Slot {
 
 /// Bytes that wait in memory. Where there is a directory for them, a file costs little more.
 fn spooled_in_memory(sink: &dyn Sink, plan: &WritePlan) -> u64 {
-    let share = plan.memory / SPOOLED;
+    let share = plan.spool_memory();
     if sink.directory().is_some() { share.min(SPOOLED_BESIDE_FILES) } else { share }
 }
 
@@ -49,6 +51,54 @@ pub(super) struct Store {
     levels: Vec<Vec<Slot>>,
     masks: Vec<Vec<Slot>>,
     direct: Option<Direct>,
+    placed: Option<Placed>,
+}
+
+/// Where each tile stands, by its place in the tile arrays; 0 for one that is left out.
+type Places = HashMap<Key, Vec<u64>>;
+
+/// Head and tiles of a file whose tiles have known sizes.
+struct FileLayout {
+    big: bool,
+    head: Vec<u8>,
+    places: Places,
+    end: u64,
+}
+
+/// Every tile goes straight to its place.
+struct Placed {
+    layout: FileLayout,
+    /// Small neighbours on their way, and where they go.
+    buffer: Vec<u8>,
+    at: u64,
+}
+
+/// Small tiles that are neighbours share a system call.
+const BUFFER: usize = 1 << 20;
+
+impl Placed {
+    fn write(&mut self, at: u64, bytes: &[u8], sink: &mut dyn Sink) -> Result<()> {
+        let joins = self.at + self.buffer.len() as u64 == at;
+        if !joins || self.buffer.len() + bytes.len() > BUFFER {
+            self.flush(sink)?;
+        }
+        if bytes.len() >= BUFFER / 4 {
+            return sink.patch(at, bytes);
+        }
+        if self.buffer.is_empty() {
+            self.at = at;
+        }
+        self.buffer.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn flush(&mut self, sink: &mut dyn Sink) -> Result<()> {
+        if !self.buffer.is_empty() {
+            sink.patch(self.at, &self.buffer)?;
+            self.buffer.clear();
+        }
+        Ok(())
+    }
 }
 
 /// The full image goes straight into the file.
@@ -62,8 +112,14 @@ struct Direct {
     waiting: BTreeMap<u64, usize>,
 }
 
+/// Whether the size of every tile of an image is known before the first one comes.
+fn is_known(image: &LevelPlan) -> bool {
+    let largest = image.plain_bytes(image.format.height);
+    image.format.compression == 1 && image.absent.is_none() && largest <= CLASSIC - cog::LEADER - cog::TRAILER
+}
+
 /// The place of the first tile in the file, counted in tiles: row by row, plane by plane, from left to right.
-fn turn(image: &LevelPlan, rows: &EncodedRows) -> u64 {
+fn turn(image: &LevelPlan, rows: &EncodedRows<'_>) -> u64 {
     let line = u64::from(rows.row) * u64::from(image.planes()) + u64::from(rows.plane);
     line * u64::from(image.across) + u64::from(rows.col)
 }
@@ -76,9 +132,16 @@ impl Store {
             levels: slots(&plan.levels),
             masks: slots(&plan.masks),
             direct: None,
+            placed: None,
             sink,
             plan,
         };
+        if store.sink.can_patch() && store.plan.levels.iter().chain(&store.plan.masks).all(is_known) {
+            store.know_sizes();
+            let layout = store.layout()?;
+            store.placed = Some(Placed { layout, buffer: Vec::new(), at: 0 });
+            return Ok(store);
+        }
         if !store.plan.cog && store.sink.can_patch() {
             let big = store.big();
             let head = store.empty_head(big)?;
@@ -105,11 +168,15 @@ impl Store {
     }
 
     /// Takes tiles of one tile row.
-    pub(super) fn append(&mut self, rows: &EncodedRows) -> Result<()> {
+    pub(super) fn append(&mut self, rows: &EncodedRows<'_>) -> Result<()> {
         let plan = self.plan.clone();
         let key = (rows.level, rows.mask);
         let image = self.check(&plan, rows)?;
         let first = image.tile(rows.plane, rows.row, rows.col) as usize;
+        if self.placed.is_some() {
+            let mut tiles = rows.tiles.iter().zip(first..);
+            return tiles.try_for_each(|(tile, i)| self.place(key, i, tile));
+        }
         match &mut self.direct {
             Some(direct) if key == (0, false) && direct.next == turn(image, rows) => {
                 for (i, tile) in rows.tiles.iter().enumerate() {
@@ -135,8 +202,41 @@ impl Store {
         self.check_size()
     }
 
+    /// Writes a tile to its place.
+    fn place(&mut self, key: Key, i: usize, tile: &[u8]) -> Result<()> {
+        let slot = self.slots(key)[i];
+        let Some(placed) = &mut self.placed else { return Ok(()) };
+        if tile.len() as u64 != u64::from(slot.length) {
+            let what = format!("tile {i} of level {}: {} bytes instead of {}", key.0, tile.len(), slot.length);
+            return Err(Error::invalid(self.sink.name(), what));
+        }
+        let at = placed.layout.places.get(&key).map_or(0, |places| places[i]);
+        if self.plan.cog {
+            placed.write(at - cog::LEADER, &cog::leader(tile), &mut *self.sink)?;
+        }
+        placed.write(at, tile, &mut *self.sink)?;
+        if self.plan.cog {
+            placed.write(at + tile.len() as u64, &cog::trailer(tile), &mut *self.sink)?;
+        }
+        self.slots_mut(key)[i].at = at;
+        Ok(())
+    }
+
+    /// Notes the length of every tile of an image that is not compressed.
+    fn know_sizes(&mut self) {
+        let plan = self.plan.clone();
+        for image in plan.levels.iter().chain(&plan.masks) {
+            let (across, down) = (image.across as usize, image.down as usize);
+            for (i, slot) in self.slots_mut((image.level, image.mask)).iter_mut().enumerate() {
+                let row = (i / across % down) as u32;
+                // `is_known` has seen that it fits.
+                slot.length = image.plain_bytes(image.rows_in_tile(row)) as u32;
+            }
+        }
+    }
+
     /// The image that the rows belong to, when they can.
-    fn check<'p>(&self, plan: &'p WritePlan, rows: &EncodedRows) -> Result<&'p LevelPlan> {
+    fn check<'p>(&self, plan: &'p WritePlan, rows: &EncodedRows<'_>) -> Result<&'p LevelPlan> {
         let EncodedRows { level, mask, plane, row, col, tiles } = rows;
         let mark = if *mask { " (mask)" } else { "" };
         let what = format!("level {level}{mark}, plane {plane}, tile row {row}, column {col}");
@@ -210,11 +310,12 @@ impl Store {
     }
 
     /// All is there: writes what is left.
-    pub(super) fn finish(mut self) -> Result<Written> {
+    pub(super) fn finish(mut self, report: Report) -> Result<Written> {
         self.check_complete()?;
-        let (big, bytes) = match self.direct.take() {
-            Some(direct) => (direct.big, self.finish_direct(&direct)?),
-            None => self.lay_out()?,
+        let (big, bytes) = match (self.placed.take(), self.direct.take()) {
+            (Some(placed), _) => self.finish_placed(placed)?,
+            (None, Some(direct)) => (direct.big, self.finish_direct(&direct)?),
+            (None, None) => self.lay_out()?,
         };
         let tiles = || self.levels.iter().chain(&self.masks).flatten();
         let written = Written {
@@ -223,6 +324,7 @@ impl Store {
             levels: self.levels.len(),
             tiles: tiles().count() as u64,
             absent: tiles().filter(|s| s.length == 0).count() as u64,
+            report,
         };
         self.sink.commit()?;
         Ok(written)
@@ -261,11 +363,40 @@ impl Store {
         Ok(position)
     }
 
+    /// All tiles are in their place: what comes before them is left.
+    fn finish_placed(&mut self, mut placed: Placed) -> Result<(bool, u64)> {
+        placed.flush(&mut *self.sink)?;
+        self.sink.patch(0, &placed.layout.head)?;
+        Ok((placed.layout.big, placed.layout.end))
+    }
+
     /// The whole file from the spool.
     fn lay_out(&mut self) -> Result<(bool, u64)> {
-        let extra = if self.plan.cog { (cog::LEADER, cog::TRAILER) } else { (0, 0) };
-        let size = |slot: &Slot| if slot.length == 0 { 0 } else { u64::from(slot.length) + extra.0 + extra.1 };
-        let tiles: u64 = self.levels.iter().chain(&self.masks).flatten().map(size).sum();
+        let FileLayout { big, head, end, .. } = self.layout()?;
+        self.sink.write(&head)?;
+        let mut copier = Copier::default();
+        for (key, tile) in order(&self.plan) {
+            let slot = self.slots(key)[tile as usize];
+            copier.add(slot.at..slot.at + self.size(&slot), &mut self.spool, &mut *self.sink)?;
+        }
+        copier.flush(&mut self.spool, &mut *self.sink)?;
+        Ok((big, end))
+    }
+
+    /// Bytes before and behind each tile.
+    fn around(&self) -> (u64, u64) {
+        if self.plan.cog { (cog::LEADER, cog::TRAILER) } else { (0, 0) }
+    }
+
+    /// Bytes that a tile takes in the file.
+    fn size(&self, slot: &Slot) -> u64 {
+        let (before, behind) = self.around();
+        if slot.length == 0 { 0 } else { before + u64::from(slot.length) + behind }
+    }
+
+    /// Where everything stands, once the length of every tile is known.
+    fn layout(&self) -> Result<FileLayout> {
+        let tiles: u64 = self.levels.iter().chain(&self.masks).flatten().map(|slot| self.size(slot)).sum();
         let big = match self.plan.big {
             // Here the size is known.
             BigTiff::Auto if self.plan.cog => self.empty_head(false).map_or(true, |head| head + tiles > CLASSIC),
@@ -276,27 +407,20 @@ impl Store {
         if !big && end > CLASSIC {
             return Err(self.too_large(end));
         }
-        let mut places: HashMap<Key, Vec<u64>> = HashMap::new();
+        let mut places = Places::new();
         let mut position = start;
         for (key, tile) in order(&self.plan) {
             let slots = self.slots(key);
             let slot = slots[tile as usize];
             let places = places.entry(key).or_insert_with(|| vec![0; slots.len()]);
             if slot.length > 0 {
-                places[tile as usize] = position + extra.0;
-                position += size(&slot);
+                places[tile as usize] = position + self.around().0;
+                position += self.size(&slot);
             }
         }
         let offsets = |key: Key| places.get(&key).cloned().unwrap_or_default();
         let head = self.head(big, &offsets).ok_or_else(|| self.too_large(end))?;
-        self.sink.write(&head)?;
-        let mut copier = Copier::default();
-        for (key, tile) in order(&self.plan) {
-            let slot = self.slots(key)[tile as usize];
-            copier.add(slot.at..slot.at + size(&slot), &mut self.spool, &mut *self.sink)?;
-        }
-        copier.flush(&mut self.spool, &mut *self.sink)?;
-        Ok((big, end))
+        Ok(FileLayout { big, head, places, end })
     }
 
     /// Bytes before the first tile.

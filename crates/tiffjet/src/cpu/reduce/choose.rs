@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use super::axis::{Span, spans};
 use super::sample::Sample;
 use super::{Above, Kernel, Validity, any_in, mask_part};
 use crate::plan::OverviewPlan;
+use crate::plan::axis::{Span, spans};
 
 /// Values that are compared one by one; more of them are counted in a table.
 const FEW: usize = 32;

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use super::axis::{Span, blocks};
 use super::sample::Sample;
 use super::{Above, Kernel, any_in, mask_part};
 use crate::plan::OverviewPlan;
+use crate::plan::axis::{Span, blocks};
 
 /// Average of pairs of `T`.
 pub struct Mean<T> {

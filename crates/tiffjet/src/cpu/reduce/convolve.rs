@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use super::axis::{Taps, taps};
 use super::sample::{Sample, Work};
 use super::{Above, Kernel, Validity, mask_part};
 use crate::plan::OverviewPlan;
+use crate::plan::axis::{Taps, cubics, triangles};
 
 /// A kernel along both axes.
 pub struct Convolve<T> {
@@ -14,22 +14,6 @@ pub struct Convolve<T> {
     /// The kernel has weights below zero: half of its reach must be data, or too few of them could weigh too much.
     negative: bool,
     validity: Validity<T>,
-}
-
-fn triangle(x: f64) -> f64 {
-    (1.0 - x.abs()).max(0.0)
-}
-
-/// The cubic of Catmull and Rom.
-fn cubic(x: f64) -> f64 {
-    let x = x.abs();
-    if x <= 1.0 {
-        x * x * (1.5 * x - 2.5) + 1.0
-    } else if x <= 2.0 {
-        x * (x * (-0.5 * x + 2.5) - 4.0) + 2.0
-    } else {
-        0.0
-    }
 }
 
 /// The weighted mean of those values that count. `None` where there are too few.
@@ -56,8 +40,7 @@ fn blend(taps: &Taps, values: impl Iterator<Item = (f64, u8)> + Clone, negative:
 
 impl<T: Sample> Convolve<T> {
     pub fn new(plan: &OverviewPlan, negative: bool) -> Self {
-        let (radius, kernel): (f64, fn(f64) -> f64) = if negative { (2.0, cubic) } else { (1.0, triangle) };
-        let axis = |from, to| taps(from, to, radius, kernel);
+        let axis = if negative { cubics } else { triangles };
         let (columns, rows) = (axis(plan.from.0, plan.to.0), axis(plan.from.1, plan.to.1));
         Self { columns, rows, negative, validity: Validity::new(plan) }
     }

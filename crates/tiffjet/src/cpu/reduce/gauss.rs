@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use super::axis::{Taps, bells};
 use super::sample::Sample;
 use super::{Above, Kernel, Validity, any_in, mask_part};
 use crate::plan::OverviewPlan;
+use crate::plan::axis::{Taps, bells};
 
 /// The bell along both axes.
 pub struct Gauss<T> {

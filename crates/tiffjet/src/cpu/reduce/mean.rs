@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use super::axis::{Span, spans};
 use super::sample::{Sample, Work};
 use super::{Above, Kernel, Validity, any_in, mask_part};
 use crate::plan::OverviewPlan;
+use crate::plan::axis::{Span, spans};
 
 /// Average, or root mean square.
 pub struct Mean<T> {

@@ -3,7 +3,6 @@
 //! A [`Kernel`] says which rows above a row needs and makes it from these alone, so results can't depend on how rows
 //! are cut. What is needed again is kept; all else is read where the caller has it.
 
-mod axis;
 mod choose;
 mod complex;
 mod convolve;
@@ -20,7 +19,6 @@ use std::sync::Arc;
 use rayon::ThreadPool;
 use rayon::prelude::*;
 
-use crate::backend::Reducer;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::plan::{OverviewPlan, Resampling};
@@ -32,6 +30,16 @@ const BLOCK: usize = 16;
 /// Bytes made by a push below which sharing the work costs more than it brings.
 const SMALL: usize = 128 << 10;
 
+/// Makes the rows of a level from those of the level above, as they pass. It keeps only the rows it still needs.
+pub trait Reducer: Send {
+    /// Takes the next rows of the level above, any number of them, and appends the rows of this level that are
+    /// complete to `out`. What it gives in all must not depend on how the rows were cut.
+    fn push(&mut self, rows: &RowsView<'_>, out: &mut RowsBuf) -> Result<()>;
+
+    /// There are no more rows above: appends what is left. In all it has given as many rows as the plan says.
+    fn finish(&mut self, out: &mut RowsBuf) -> Result<()>;
+}
+
 /// The reducer of a plan, which shares its work among the threads of a pool.
 pub(super) fn reducer(plan: &OverviewPlan, pool: Arc<ThreadPool>) -> Result<Box<dyn Reducer>> {
     let kernel = kernel(plan)?;
@@ -40,11 +48,7 @@ pub(super) fn reducer(plan: &OverviewPlan, pool: Arc<ThreadPool>) -> Result<Box<
 }
 
 fn kernel(plan: &OverviewPlan) -> Result<Box<dyn Kernel>> {
-    let refuse = |what: String, hint| Err(Error::unsupported(&"overviews".into(), what, hint));
-    let name = plan.resampling.name();
-    if plan.palette && !matches!(plan.resampling, Resampling::Nearest | Resampling::Mode) {
-        return refuse(format!("{name} resampling of a colour map's indices"), "use nearest or mode");
-    }
+    plan.check()?;
     if plan.resampling == Resampling::Nearest {
         return Ok(Box::new(nearest::Nearest::new(plan)));
     }
@@ -60,9 +64,6 @@ fn kernel(plan: &OverviewPlan) -> Result<Box<dyn Kernel>> {
         DType::Float16 => real::<Half>(plan),
         DType::Float32 => real::<f32>(plan),
         DType::Float64 => real::<f64>(plan),
-        dtype if plan.resampling != Resampling::Average => {
-            return refuse(format!("{name} resampling of {dtype}"), "use nearest or average");
-        }
         DType::ComplexInt16 => Box::new(complex::Mean::<i16>::new(plan)),
         DType::ComplexInt32 => Box::new(complex::Mean::<i32>::new(plan)),
         DType::Complex64 => Box::new(complex::Mean::<f32>::new(plan)),

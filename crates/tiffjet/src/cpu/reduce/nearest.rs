@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::{Above, Kernel};
 use crate::plan::OverviewPlan;
+use crate::plan::axis::places;
 
 /// Takes one pixel of those above.
 pub struct Nearest {
@@ -19,12 +20,6 @@ impl Nearest {
         let ((width, height), to) = (plan.from, plan.to);
         Self { size: plan.dtype.size(), columns: places(width, to.0), rows: places(height, to.1) }
     }
-}
-
-/// The pixel above that stands for each pixel, as GDAL chooses it.
-fn places(from: u32, to: u32) -> Vec<usize> {
-    let ratio = f64::from(from) / f64::from(to);
-    (0..to).map(|at| ((0.5 + f64::from(at) * ratio) as usize).min(from as usize - 1)).collect()
 }
 
 /// Values of `size` bytes at some columns of a row.

@@ -60,7 +60,13 @@ pub fn spans(from: u32, to: u32) -> Vec<Span> {
     (0..to).map(span).collect()
 }
 
-/// The same without parts: every pixel above belongs to one pixel alone.
+/// The one pixel that stands for each pixel, as GDAL chooses it.
+pub fn places(from: u32, to: u32) -> Vec<usize> {
+    let ratio = f64::from(from) / f64::from(to);
+    (0..to).map(|at| ((0.5 + f64::from(at) * ratio) as usize).min(from as usize - 1)).collect()
+}
+
+/// Spans without parts: every pixel above belongs to one pixel alone.
 pub fn blocks(from: u32, to: u32) -> Vec<Span> {
     let ratio = f64::from(from) / f64::from(to);
     let edge = |at: u32| ((0.5 + f64::from(at) * ratio) as usize).min(from as usize);
@@ -77,7 +83,7 @@ pub fn blocks(from: u32, to: u32) -> Vec<Span> {
 pub struct Taps {
     /// The first pixel.
     pub start: usize,
-    /// Of this one and those behind it; their sum is 1 in [`taps`].
+    /// Of this one and those behind it; their sum is 1 but for [`bells`].
     pub weights: Vec<f64>,
 }
 
@@ -88,8 +94,34 @@ impl Taps {
     }
 }
 
+/// Bilinear taps of all pixels of an axis.
+pub fn triangles(from: u32, to: u32) -> Vec<Taps> {
+    taps(from, to, 1.0, triangle)
+}
+
+/// Cubic taps of all pixels of an axis.
+pub fn cubics(from: u32, to: u32) -> Vec<Taps> {
+    taps(from, to, 2.0, cubic)
+}
+
+fn triangle(x: f64) -> f64 {
+    (1.0 - x.abs()).max(0.0)
+}
+
+/// The cubic of Catmull and Rom.
+fn cubic(x: f64) -> f64 {
+    let x = x.abs();
+    if x <= 1.0 {
+        x * x * (1.5 * x - 2.5) + 1.0
+    } else if x <= 2.0 {
+        x * (x * (-0.5 * x + 2.5) - 4.0) + 2.0
+    } else {
+        0.0
+    }
+}
+
 /// A kernel stretched to the size of a pixel, at all pixels of an axis.
-pub fn taps(from: u32, to: u32, radius: f64, kernel: fn(f64) -> f64) -> Vec<Taps> {
+fn taps(from: u32, to: u32, radius: f64, kernel: fn(f64) -> f64) -> Vec<Taps> {
     let ratio = f64::from(from) / f64::from(to);
     let scale = (1.0 / ratio).min(1.0);
     let reach = radius / scale;

@@ -1,0 +1,330 @@
+//! Reading from far away: many requests are under way, and cores decode what has arrived while the rest is on its way.
+//!
+//! Lanes wait for requests and never for cores; cores decode and never wait for requests. So one slow server holds up nobody
+//! but who asked for its file.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rayon::{Scope, ThreadPool};
+
+use super::read::{Failures, RUN, Reader, with_decoded};
+use crate::error::{Error, Result};
+use crate::interrupt::{interruptible, wanted};
+use crate::plan::{TileRead, gather};
+use crate::source::{Source, lanes};
+use crate::tensor::{HostBuffer, Report, Storage};
+
+/// Compressed bytes that are under way or wait to be decoded, at most; a single request may have more.
+const HELD: u64 = 128 << 20;
+/// Absent tiles that are filled at once.
+const SPARSE: usize = 64;
+
+/// Neighbouring tiles that one request brings.
+struct Request {
+    job: usize,
+    range: Range<u64>,
+    /// In the order of their bytes.
+    tiles: Vec<usize>,
+}
+
+impl Request {
+    fn bytes(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+}
+
+/// What a request brought, until its last tile is decoded.
+struct Arrived {
+    request: usize,
+    bytes: HostBuffer,
+    /// Pieces of work that are not done.
+    left: AtomicUsize,
+}
+
+struct Far<'a> {
+    readers: &'a [Reader<'a>],
+    requests: Vec<Request>,
+    at_once: usize,
+    /// Tiles that may be decoded at once, where that is less than there are cores.
+    decoders: Gate,
+    keep_going: bool,
+    /// Nothing more is wanted.
+    stop: Arc<AtomicBool>,
+    state: Mutex<State>,
+    moved: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// The next request to make.
+    next: usize,
+    under_way: usize,
+    /// Bytes of all that is under way or waits to be decoded.
+    held: u64,
+    report: Report,
+    /// The first error of each window, by the place of its tile.
+    failed: BTreeMap<usize, (usize, Error)>,
+    cancelled: Option<Error>,
+}
+
+/// Reads the windows whose files are far away.
+pub(super) fn read(
+    pool: &ThreadPool,
+    readers: &[Reader<'_>],
+    decoders: usize,
+    keep_going: bool,
+) -> Result<(Report, Failures)> {
+    let mut requests = Vec::new();
+    let mut sparse: Vec<(usize, &TileRead)> = Vec::new();
+    let mut at_once = 1;
+    for (job, reader) in readers.iter().enumerate() {
+        let distance = reader.source.distance();
+        if !distance.is_far() {
+            continue;
+        }
+        at_once = at_once.max(distance.at_once);
+        let tiles = &reader.plan.tiles;
+        let ranges: Vec<Range<u64>> = tiles.iter().map(|tile| tile.range.clone()).collect();
+        let gathered = gather(&ranges, distance.gap, distance.request);
+        requests.extend(gathered.into_iter().map(|g| Request { job, range: g.range, tiles: g.parts }));
+        sparse.extend(tiles.iter().filter(|tile| tile.range.is_empty()).map(|tile| (job, tile)));
+    }
+    if requests.is_empty() && sparse.is_empty() {
+        return Ok(Default::default());
+    }
+    let decoders = Gate::new(if decoders < pool.current_num_threads() { decoders } else { usize::MAX });
+    let state = Mutex::new(State::default());
+    let (stop, moved) = (Arc::default(), Condvar::new());
+    let far = Far { readers, requests, at_once, decoders, keep_going, stop, state, moved };
+    far.run(pool, &sparse)?;
+    far.outcome(sparse.len())
+}
+
+impl<'a> Far<'a> {
+    fn run(&self, pool: &ThreadPool, sparse: &[(usize, &TileRead)]) -> Result<()> {
+        let lanes = if self.requests.len() > 1 { Some(lanes()?) } else { None };
+        pool.in_place_scope(|cores| {
+            for tiles in sparse.chunks(SPARSE) {
+                cores.spawn(move |_| tiles.iter().for_each(|(job, tile)| self.readers[*job].fill(tile)));
+            }
+            match &lanes {
+                Some(lanes) => lanes.in_place_scope(|lanes| {
+                    self.start(lanes, cores);
+                    self.wait(lanes, cores);
+                }),
+                // The only request needs no lane.
+                None => {
+                    if let Some(request) = self.requests.first() {
+                        self.lock().held = request.bytes();
+                        self.fetch(0, cores);
+                    }
+                }
+            }
+        });
+        Ok(())
+    }
+
+    fn outcome(self, sparse: usize) -> Result<(Report, Failures)> {
+        let mut state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        state.report.tiles += sparse;
+        state.report.sparse += sparse;
+        if let Some(error) = state.cancelled {
+            return Err(error);
+        }
+        let mut failures: Failures = state.failed.into_iter().map(|(job, (_, error))| (job, error)).collect();
+        match failures.pop_first() {
+            Some((_, error)) if !self.keep_going => Err(error),
+            first => {
+                failures.extend(first);
+                Ok((state.report, failures))
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes requests until enough are under way.
+    fn start<'l, 'c: 'l>(&'c self, lanes: &Scope<'l>, cores: &'l Scope<'c>) {
+        let mut state = self.lock();
+        while let Some(request) = self.requests.get(state.next)
+            && state.under_way < self.at_once
+            && (state.held == 0 || state.held + request.bytes() <= HELD)
+            && !self.stop.load(Ordering::Relaxed)
+        {
+            let number = state.next;
+            state.next += 1;
+            state.under_way += 1;
+            state.held += request.bytes();
+            lanes.spawn(move |lanes| {
+                self.fetch(number, cores);
+                self.lock().under_way -= 1;
+                self.start(lanes, cores);
+                self.moved.notify_all();
+            });
+        }
+    }
+
+    /// Waits until all requests are answered, makes more as memory becomes free, and looks whether all that is still wanted.
+    fn wait<'l, 'c: 'l>(&'c self, lanes: &Scope<'l>, cores: &'l Scope<'c>) {
+        loop {
+            // A caller who is a core itself decodes while it waits: there may be no other.
+            while rayon::yield_now() == Some(rayon::Yield::Executed) {}
+            let state = self.lock();
+            let made = state.next == self.requests.len() || self.stop.load(Ordering::Relaxed);
+            if made && state.under_way == 0 {
+                return;
+            }
+            let tick = Duration::from_millis(20);
+            drop(self.moved.wait_timeout(state, tick).unwrap_or_else(PoisonError::into_inner));
+            if let Err(error) = wanted(self.readers[0].source.name()) {
+                let mut state = self.lock();
+                self.stop.store(true, Ordering::Relaxed);
+                state.cancelled.get_or_insert(error);
+            }
+            self.start(lanes, cores);
+        }
+    }
+
+    /// One request; what it brings is work for the cores.
+    fn fetch<'c>(&'c self, number: usize, cores: &Scope<'c>) {
+        let request = &self.requests[number];
+        let reader = &self.readers[request.job];
+        let outcome = match self.stop.load(Ordering::Relaxed) {
+            true => Err(Error::Cancelled { name: reader.source.name().clone() }),
+            // A lane does not know who waits for it.
+            false if self.requests.len() > 1 => {
+                let stop = self.stop.clone();
+                interruptible(move || stop.load(Ordering::Relaxed), || bring(reader.source, &request.range))
+            }
+            false => bring(reader.source, &request.range),
+        };
+        self.lock().report.bytes_read += request.bytes();
+        let bytes = match outcome {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                // The first tile of the image that it would have brought is the one to name.
+                let first = request.tiles.iter().copied().min().unwrap_or(0);
+                self.fail(request.job, first, error);
+                return self.release(number);
+            }
+        };
+        let runs = self.runs(request);
+        let arrived = Arc::new(Arrived { request: number, bytes, left: AtomicUsize::new(runs.len()) });
+        for run in runs {
+            let arrived = arrived.clone();
+            cores.spawn(move |_| self.decode(arrived, run));
+        }
+    }
+
+    /// Tiles of a request that one core decodes: small ones together.
+    fn runs(&self, request: &Request) -> Vec<Range<usize>> {
+        let tiles = &self.readers[request.job].plan.tiles;
+        let mut runs: Vec<Range<usize>> = Vec::new();
+        let mut bytes = 0;
+        for (i, &tile) in request.tiles.iter().enumerate() {
+            let more = tiles[tile].range.end - tiles[tile].range.start;
+            match runs.last_mut() {
+                Some(run) if bytes + more <= RUN => run.end = i + 1,
+                _ => {
+                    runs.push(i..i + 1);
+                    bytes = 0;
+                }
+            }
+            bytes += more;
+        }
+        runs
+    }
+
+    fn decode(&self, arrived: Arc<Arrived>, run: Range<usize>) {
+        let request = &self.requests[arrived.request];
+        let reader = &self.readers[request.job];
+        let _turn = self.decoders.enter();
+        let bytes = arrived.bytes.host().unwrap_or_default();
+        let done = with_decoded(|decoded| {
+            let mut done = 0;
+            for &number in &request.tiles[run] {
+                if self.stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                let tile = &reader.plan.tiles[number];
+                if let Err(error) = reader.tile(tile, request.range.start, bytes, decoded) {
+                    self.fail(request.job, number, error);
+                }
+                done += 1;
+            }
+            done
+        });
+        self.lock().report.tiles += done;
+        if arrived.left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            let number = arrived.request;
+            drop(arrived);
+            self.release(number);
+        }
+    }
+
+    /// The tiles of a request are done with.
+    fn release(&self, number: usize) {
+        self.lock().held -= self.requests[number].bytes();
+        self.moved.notify_all();
+    }
+
+    fn fail(&self, job: usize, tile: usize, error: Error) {
+        let mut state = self.lock();
+        // What was cut off by a failure elsewhere is no failure of its own.
+        if matches!(error, Error::Cancelled { .. }) && self.stop.load(Ordering::Relaxed) {
+            return;
+        }
+        self.stop.fetch_or(!self.keep_going, Ordering::Relaxed);
+        if state.failed.get(&job).is_none_or(|(first, _)| tile < *first) {
+            state.failed.insert(job, (tile, error));
+        }
+    }
+}
+
+/// Fetches a range into new memory.
+fn bring(source: &dyn Source, range: &Range<u64>) -> Result<HostBuffer> {
+    let length = usize::try_from(range.end - range.start).ok();
+    let mut bytes = length.and_then(HostBuffer::take).ok_or_else(|| {
+        Error::limit(source.name(), "bytes of compressed tiles in memory", range.end - range.start, 0)
+    })?;
+    source.read_range(range.clone(), bytes.bytes_mut())?;
+    Ok(bytes)
+}
+
+/// Lets so many through at once.
+struct Gate {
+    free: Option<Mutex<usize>>,
+    moved: Condvar,
+}
+
+impl Gate {
+    fn new(most: usize) -> Self {
+        Self { free: (most < usize::MAX).then(|| Mutex::new(most.max(1))), moved: Condvar::new() }
+    }
+
+    fn enter(&self) -> Option<Turn<'_>> {
+        let mut free = self.free.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
+        while *free == 0 {
+            free = self.moved.wait(free).unwrap_or_else(PoisonError::into_inner);
+        }
+        *free -= 1;
+        Some(Turn(self))
+    }
+}
+
+struct Turn<'a>(&'a Gate);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if let Some(free) = &self.0.free {
+            *free.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+            self.0.moved.notify_one();
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Connections: found by name, made with time-outs, secured, kept for the next request.
+
+use std::collections::HashMap;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+use super::hosts::is_public;
+use super::watch::{TICK, Watch};
+
+/// Servers close what is idle for longer, many of them sooner.
+const IDLE: Duration = Duration::from_secs(20);
+/// Idle connections to one host.
+const KEPT: usize = 64;
+/// Bytes read ahead: the head of a response and what comes with it.
+const BUFFER: usize = 16 << 10;
+
+/// Whom a connection is to.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Host {
+    pub(super) tls: bool,
+    pub(super) name: String,
+    pub(super) port: u16,
+    /// Private addresses are refused; such connections are never shared with those who may go anywhere.
+    pub(super) public: bool,
+}
+
+enum Stream {
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+/// A connection and the bytes that were read ahead.
+pub(super) struct Connection {
+    host: Host,
+    stream: Stream,
+    buffer: Vec<u8>,
+    /// Where in the buffer the bytes are that nobody has taken.
+    start: usize,
+    since: Instant,
+    /// It has served a request before, so the other side may have closed it.
+    pub(super) used: bool,
+}
+
+/// Connections that wait for the next request, and the process they belong to: a fork must not speak on those of its
+/// parent.
+static IDLE_CONNECTIONS: Mutex<Option<(u32, Idle)>> = Mutex::new(None);
+
+type Idle = HashMap<Host, Vec<Connection>>;
+
+fn with_idle<T>(work: impl FnOnce(&mut Idle) -> T) -> T {
+    let mut idle = IDLE_CONNECTIONS.lock().unwrap_or_else(PoisonError::into_inner);
+    let process = std::process::id();
+    if idle.as_ref().is_none_or(|(owner, _)| *owner != process) {
+        *idle = Some((process, HashMap::new()));
+    }
+    match &mut *idle {
+        Some((_, idle)) => work(idle),
+        None => work(&mut HashMap::new()), // it was set above
+    }
+}
+
+impl Connection {
+    /// One that is idle, or a new one.
+    pub(super) fn to(host: &Host, connect: Duration, watch: &Watch) -> io::Result<Self> {
+        let idle = with_idle(|idle| {
+            let list = idle.get_mut(host)?;
+            list.retain(|connection| connection.since.elapsed() < IDLE);
+            list.pop()
+        });
+        match idle {
+            Some(connection) => Ok(connection),
+            None => Self::new(host, connect, watch),
+        }
+    }
+
+    /// A new one.
+    pub(super) fn new(host: &Host, connect: Duration, watch: &Watch) -> io::Result<Self> {
+        let tcp = dial(host, connect)?;
+        tcp.set_nodelay(true)?;
+        tcp.set_read_timeout(Some(TICK))?;
+        tcp.set_write_timeout(Some(TICK))?;
+        let stream = match host.tls {
+            false => Stream::Plain(tcp),
+            true => {
+                let name = ServerName::try_from(host.name.trim_matches(['[', ']']).to_owned())
+                    .map_err(|e| io::Error::new(ErrorKind::InvalidInput, e))?;
+                let client = ClientConnection::new(config()?, name).map_err(tls_failed)?;
+                Stream::Tls(Box::new(StreamOwned::new(client, tcp)))
+            }
+        };
+        let mut connection =
+            Self { host: host.clone(), stream, buffer: Vec::new(), start: 0, since: Instant::now(), used: false };
+        connection.shake_hands(watch)?;
+        Ok(connection)
+    }
+
+    fn shake_hands(&mut self, watch: &Watch) -> io::Result<()> {
+        let Stream::Tls(tls) = &mut self.stream else { return Ok(()) };
+        patiently(watch, || match tls.conn.is_handshaking() {
+            true => tls.conn.complete_io(&mut tls.sock).map(drop),
+            false => Ok(()),
+        })
+    }
+
+    /// Puts it back for the next request.
+    pub(super) fn keep(mut self) {
+        // Bytes that nobody asked for can only confuse the next one.
+        if self.start < self.buffer.len() {
+            return;
+        }
+        self.buffer.clear();
+        self.start = 0;
+        (self.used, self.since) = (true, Instant::now());
+        with_idle(|idle| {
+            let list = idle.entry(self.host.clone()).or_default();
+            if list.len() < KEPT {
+                list.push(self);
+            }
+        });
+    }
+
+    /// Sends all of it.
+    pub(super) fn send(&mut self, mut bytes: &[u8], watch: &Watch) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let sent = patiently(watch, || match &mut self.stream {
+                Stream::Plain(tcp) => tcp.write(bytes),
+                Stream::Tls(tls) => tls.write(bytes),
+            })?;
+            if sent == 0 {
+                return Err(ErrorKind::WriteZero.into());
+            }
+            bytes = &bytes[sent..];
+            watch.check()?;
+        }
+        Ok(())
+    }
+
+    /// Nothing is left in buffers of this side.
+    pub(super) fn flush(&mut self, watch: &Watch) -> io::Result<()> {
+        patiently(watch, || match &mut self.stream {
+            Stream::Plain(tcp) => tcp.flush(),
+            Stream::Tls(tls) => tls.flush(),
+        })
+    }
+
+    /// Takes bytes that are there, or waits for some; 0 at the end.
+    pub(super) fn read(&mut self, out: &mut [u8], watch: &Watch) -> io::Result<usize> {
+        let ahead = &self.buffer[self.start..];
+        if !ahead.is_empty() {
+            let n = ahead.len().min(out.len());
+            out[..n].copy_from_slice(&ahead[..n]);
+            self.start += n;
+            return Ok(n);
+        }
+        watch.check()?;
+        self.receive(out, watch)
+    }
+
+    fn receive(&mut self, out: &mut [u8], watch: &Watch) -> io::Result<usize> {
+        patiently(watch, || match &mut self.stream {
+            Stream::Plain(tcp) => tcp.read(out),
+            Stream::Tls(tls) => match tls.read(out) {
+                // Many servers end without saying so; whether all is there the head of the response tells.
+                Err(e) if e.kind() == ErrorKind::UnexpectedEof => Ok(0),
+                read => read,
+            },
+        })
+    }
+
+    /// The bytes read ahead.
+    pub(super) fn ahead(&self) -> &[u8] {
+        &self.buffer[self.start..]
+    }
+
+    /// Reads more of them; `false` at the end.
+    pub(super) fn read_ahead(&mut self, watch: &Watch) -> io::Result<bool> {
+        self.buffer.drain(..self.start);
+        self.start = 0;
+        let filled = self.buffer.len();
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.resize(filled + BUFFER, 0);
+        let read = self.receive(&mut buffer[filled..], watch);
+        buffer.truncate(filled + read.as_ref().copied().unwrap_or(0));
+        self.buffer = buffer;
+        read.map(|n| n > 0)
+    }
+
+    /// Takes bytes read ahead.
+    pub(super) fn take(&mut self, bytes: usize) {
+        self.start = (self.start + bytes).min(self.buffer.len());
+    }
+}
+
+/// Does it again while it would block, as long as the watch allows.
+fn patiently<T>(watch: &Watch, mut work: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let since = Instant::now();
+    loop {
+        match work() {
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => watch.waited(since)?,
+            Err(e) if e.kind() == ErrorKind::Interrupted => watch.waited(since)?,
+            done => return done,
+        }
+    }
+}
+
+/// The first address of the host that answers.
+fn dial(host: &Host, connect: Duration) -> io::Result<TcpStream> {
+    let name = host.name.trim_matches(['[', ']']);
+    let addresses: Vec<SocketAddr> = (name, host.port).to_socket_addrs()?.collect();
+    // One that is private is enough: a name that has both kinds is made to get past the check.
+    if host.public && addresses.iter().any(|address| !is_public(address.ip())) {
+        let what = format!("{name} is a private or local address, which limits.private_hosts forbids");
+        return Err(io::Error::new(ErrorKind::PermissionDenied, what));
+    }
+    let end = Instant::now() + connect;
+    let mut failed = io::Error::new(ErrorKind::NotFound, format!("{name} has no address"));
+    for address in &addresses {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            break;
+        }
+        match TcpStream::connect_timeout(address, left) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
+}
+
+fn tls_failed(error: rustls::Error) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, error)
+}
+
+/// Whom to trust: those whom this machine trusts, or where it says nothing, those whom browsers do.
+fn config() -> io::Result<Arc<ClientConfig>> {
+    static CONFIG: OnceLock<Result<Arc<ClientConfig>, String>> = OnceLock::new();
+    let config = CONFIG.get_or_init(|| {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        if roots.is_empty() {
+            roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let mut config = builder.map_err(|e| e.to_string())?.with_root_certificates(roots).with_no_client_auth();
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Arc::new(config))
+    });
+    config.clone().map_err(io::Error::other)
+}

@@ -1,0 +1,426 @@
+//! A file on another machine.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::{Distance, LANES, Remote, Source, Version, lanes, redacted};
+use crate::error::{Error, Result};
+use crate::interrupt::wanted;
+use crate::limits::Limits;
+use crate::net::{Answer, Condition, Failure, Origin, Watch, origin, persist};
+use crate::plan::transfers;
+
+/// A file on another machine, of a web server or an object store. Every answer is checked against what was opened: a file
+/// that changes is an error, never a mixture.
+pub struct RemoteSource {
+    name: Arc<str>,
+    origin: Box<dyn Origin>,
+    remote: Remote,
+    version: Version,
+    /// When it changed last, as the server writes it; for those without ETags.
+    modified: Option<String>,
+    held: Arc<Held>,
+}
+
+impl std::fmt::Debug for RemoteSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RemoteSource").field("name", &self.name).field("version", &self.version).finish_non_exhaustive()
+    }
+}
+
+impl RemoteSource {
+    /// Opens the file of an address with one request, which brings the first bytes along. A file that this process has
+    /// opened before is asked for its ETag alone.
+    pub fn open(url: &str, remote: &Remote, limits: &Limits) -> Result<Self> {
+        let name: Arc<str> = redacted(url).into();
+        let origin = origin(&name, url, remote, limits)?;
+        let key = Key::new(url, remote, limits);
+        let known = cache().find(&key);
+        let source = |origin, version, modified, held| {
+            let (name, remote) = (name.clone(), remote.clone());
+            Self { name, origin, remote, version, modified, held }
+        };
+        if let Some(known) = known.as_ref().filter(|known| known.asked.elapsed() < remote.header_age) {
+            return Ok(source(origin, known.version.clone(), known.modified.clone(), known.held.clone()));
+        }
+        let etag = known.as_ref().and_then(|known| known.version.etag.as_deref());
+        let condition = etag.map_or(Condition::Any, Condition::Other);
+        let first = fetch_first(&name, &*origin, remote, condition);
+        match (first, known) {
+            (Err(Failure::Unmodified), Some(known)) => {
+                cache().touch(&key);
+                Ok(source(origin, known.version, known.modified, known.held))
+            }
+            (first, _) => {
+                let (version, modified, bytes) = first.map_err(|failure| failure.error(&name))?;
+                let held = Arc::new(Held::default());
+                held.add(0, &bytes.into());
+                if version.etag.is_some() {
+                    let (version, modified, held) = (version.clone(), modified.clone(), held.clone());
+                    cache().add(key, Known { version, modified, held, asked: Instant::now() });
+                }
+                Ok(source(origin, version, modified, held))
+            }
+        }
+    }
+
+    /// One request with its retries: what did arrive of a try that failed is not asked for again.
+    fn fetch(&self, transfer: &mut Delivery<'_>, stop: &Arc<AtomicBool>, landed: &mut dyn FnMut(usize)) -> Result<()> {
+        let bytes = transfer.range.end - transfer.range.start;
+        let watch = || Watch::new(&self.name, stop, self.remote.timeout, bytes);
+        let outcome = persist(&self.remote, &watch(), || {
+            let _permit = Permit::take();
+            let watch = watch();
+            let range = transfer.at..transfer.range.end;
+            let condition = self.version.etag.as_deref().map_or(Condition::Any, Condition::Same);
+            let answer = self.origin.get(range.clone(), condition, &watch)?;
+            self.check(&answer)?;
+            check_part(&self.name, &answer, &range)?;
+            transfer.take(answer, landed).map_err(|e| Failure::of(&self.name, e))
+        });
+        outcome.map_err(|failure| failure.error(&self.name))
+    }
+
+    /// Whether an answer comes from the file that was opened.
+    fn check(&self, answer: &Answer) -> Result<(), Failure> {
+        let same = answer.total == self.version.length
+            && match (&self.version.etag, &answer.etag) {
+                (Some(opened), Some(now)) => opened == now,
+                _ => self.modified.is_none() || answer.modified.is_none() || self.modified == answer.modified,
+            };
+        if same { Ok(()) } else { Err(Failure::Changed) }
+    }
+
+    /// Several requests side by side.
+    fn fetch_all(&self, deliveries: Vec<Delivery<'_>>, landed: &mut dyn FnMut(usize)) -> Result<()> {
+        let stop: Arc<AtomicBool> = Arc::default();
+        let lanes = lanes()?;
+        // Who is in a lane already waits for nobody else's.
+        if deliveries.len() == 1 || lanes.current_thread_index().is_some() {
+            return deliveries.into_iter().try_for_each(|mut delivery| self.fetch(&mut delivery, &stop, landed));
+        }
+        let mut first = None;
+        lanes.in_place_scope(|scope| {
+            let (sender, receiver) = channel();
+            for mut delivery in deliveries {
+                let (sender, stop): (Sender<Result<usize>>, _) = (sender.clone(), stop.clone());
+                scope.spawn(move |_| {
+                    if stop.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    // Nobody listens any more when it has failed elsewhere.
+                    let outcome = self.fetch(&mut delivery, &stop, &mut |i| drop(sender.send(Ok(i))));
+                    if let Err(error) = outcome {
+                        drop(sender.send(Err(error)));
+                    }
+                });
+            }
+            drop(sender);
+            loop {
+                match receiver.recv_timeout(Duration::from_millis(100)) {
+                    Ok(Ok(i)) => landed(i),
+                    Ok(Err(error)) => {
+                        stop.store(true, Ordering::Relaxed);
+                        first.get_or_insert(error);
+                    }
+                    Err(RecvTimeoutError::Timeout) => {
+                        if let Err(error) = wanted(&self.name) {
+                            stop.store(true, Ordering::Relaxed);
+                            first.get_or_insert(error);
+                        }
+                    }
+                    Err(RecvTimeoutError::Disconnected) => break,
+                }
+            }
+        });
+        first.map_or(Ok(()), Err)
+    }
+}
+
+impl Source for RemoteSource {
+    fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    fn version(&self) -> &Version {
+        &self.version
+    }
+
+    fn read(&self, ranges: &[Range<u64>], out: &mut [&mut [u8]], landed: &mut dyn FnMut(usize)) -> Result<()> {
+        let mut wanted: Vec<Range<u64>> = Vec::with_capacity(ranges.len());
+        for (i, (range, out)) in ranges.iter().zip(out.iter_mut()).enumerate() {
+            if range.end > self.version.length || range.start > range.end || range.end - range.start != out.len() as u64
+            {
+                return Err(Error::io(&self.name, std::io::ErrorKind::UnexpectedEof.into()));
+            }
+            let here = range.is_empty() || self.held.copy(range.start, out);
+            if here {
+                landed(i);
+            }
+            wanted.push(if here { 0..0 } else { range.clone() });
+        }
+        let deliveries = deliveries(&wanted, out, &self.distance());
+        if deliveries.is_empty() { Ok(()) } else { self.fetch_all(deliveries, landed) }
+    }
+
+    fn distance(&self) -> Distance {
+        Distance::FAR
+    }
+
+    fn remember(&self, at: u64, bytes: &Arc<[u8]>) {
+        self.held.add(at, bytes);
+    }
+}
+
+/// What the first request brings: which file it is, and its first bytes.
+fn fetch_first(
+    name: &Arc<str>,
+    origin: &dyn Origin,
+    remote: &Remote,
+    condition: Condition<'_>,
+) -> Result<(Version, Option<String>, Vec<u8>), Failure> {
+    let stop = Arc::default();
+    let wanted = 0..Distance::FAR.head;
+    let watch = || Watch::new(name, &stop, remote.timeout, wanted.end);
+    persist(remote, &watch(), || {
+        let _permit = Permit::take();
+        let answer = origin.get(wanted.clone(), condition, &watch())?;
+        check_part(name, &answer, &wanted)?;
+        let version = Version { length: answer.total, modified: None, etag: answer.etag.clone() };
+        let modified = answer.modified.clone();
+        let mut bytes = vec![0; (answer.range.end - answer.range.start) as usize];
+        let range = answer.range.clone();
+        let piece = Slot { part: 0, range: range.clone(), out: &mut bytes, left: None };
+        let mut delivery = Delivery { at: range.start, range, slots: vec![piece], landed: 0 };
+        delivery.take(answer, &mut |_| ()).map_err(|e| Failure::of(name, e))?;
+        Ok((version, modified, bytes))
+    })
+}
+
+/// Whether an answer is the part that was asked for, and as long as it must be.
+fn check_part(name: &Arc<str>, answer: &Answer, asked: &Range<u64>) -> Result<(), Failure> {
+    let whole = asked.start..asked.end.min(answer.total);
+    let wrong =
+        |what: String| Failure::Final(Error::io(name, std::io::Error::new(std::io::ErrorKind::InvalidData, what)));
+    if answer.range != whole {
+        return Err(wrong(format!("the server sends bytes {:?} where {whole:?} are asked for", answer.range)));
+    }
+    let bytes = whole.end - whole.start;
+    match answer.body.length() {
+        Some(length) if length > bytes => {
+            Err(wrong(format!("the server sends {length} bytes where {bytes} are asked for")))
+        }
+        // It may have been cut on the way.
+        Some(length) if length < bytes => {
+            let what = format!("the server sends {length} bytes where {bytes} are asked for");
+            let short = std::io::Error::new(std::io::ErrorKind::UnexpectedEof, what);
+            Err(Failure::Passing(Error::io(name, short), None))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Where a piece of a range goes.
+struct Slot<'a> {
+    part: usize,
+    range: Range<u64>,
+    out: &'a mut [u8],
+    /// Pieces of the range that are still to come, where it was cut.
+    left: Option<Arc<AtomicUsize>>,
+}
+
+/// One request, with the memory for what it brings.
+struct Delivery<'a> {
+    range: Range<u64>,
+    /// The next byte to come.
+    at: u64,
+    slots: Vec<Slot<'a>>,
+    landed: usize,
+}
+
+impl Delivery<'_> {
+    /// Takes the body of an answer, from where the one before ended.
+    fn take(&mut self, mut answer: Answer, landed: &mut dyn FnMut(usize)) -> std::io::Result<()> {
+        let mut bin = [0; 16 << 10];
+        while self.at < self.range.end {
+            let Some(slot) = self.slots.get_mut(self.landed) else { break };
+            let room: &mut [u8] = match self.at < slot.range.start {
+                true => {
+                    let gap = (slot.range.start - self.at).min(bin.len() as u64);
+                    &mut bin[..gap as usize]
+                }
+                false => &mut slot.out[(self.at - slot.range.start) as usize..],
+            };
+            let n = answer.body.read(room)?;
+            if n == 0 {
+                return Err(std::io::Error::new(std::io::ErrorKind::UnexpectedEof, "the response ends too early"));
+            }
+            self.at += n as u64;
+            if self.at == slot.range.end {
+                self.landed += 1;
+                if slot.left.as_ref().is_none_or(|left| left.fetch_sub(1, Ordering::AcqRel) == 1) {
+                    landed(slot.part);
+                }
+            }
+        }
+        // One that has more than it should is not to be trusted with the rest.
+        match answer.body.read(&mut bin[..1])? {
+            0 => Ok(()),
+            _ => Err(std::io::Error::new(std::io::ErrorKind::InvalidData, "the server sends more than was asked for")),
+        }
+    }
+}
+
+/// Distributes memory over the requests for some ranges. A range that was cut lands with its last piece to arrive.
+fn deliveries<'a>(ranges: &[Range<u64>], out: &'a mut [&mut [u8]], distance: &Distance) -> Vec<Delivery<'a>> {
+    let mut left: Vec<&'a mut [u8]> = out.iter_mut().map(|out| &mut **out).collect();
+    let mut list = Vec::new();
+    let mut cut: HashMap<usize, Arc<AtomicUsize>> = HashMap::new();
+    for transfer in transfers(ranges, distance.gap, distance.request) {
+        let slots = transfer.pieces.into_iter().map(|piece| {
+            // Pieces of a range come in order.
+            let rest = std::mem::take(&mut left[piece.part]);
+            let (out, rest) = rest.split_at_mut((piece.range.end - piece.range.start) as usize);
+            left[piece.part] = rest;
+            let whole = &ranges[piece.part];
+            let pieces = (whole.end - whole.start).div_ceil(distance.request.max(1)) as usize;
+            let left = (pieces > 1).then(|| cut.entry(piece.part).or_insert_with(|| Arc::new(pieces.into())).clone());
+            Slot { part: piece.part, range: piece.range, out, left }
+        });
+        list.push(Delivery { at: transfer.range.start, slots: slots.collect(), range: transfer.range, landed: 0 });
+    }
+    list
+}
+
+/// The right to one request: so many are under way in this process, whoever makes them.
+struct Permit;
+
+/// The process they belong to, and how many are free: a fork has none of the requests of its parent.
+static PERMITS: (Mutex<(u32, usize)>, Condvar) = (Mutex::new((0, LANES)), Condvar::new());
+
+impl Permit {
+    fn take() -> Self {
+        let mut permits = PERMITS.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if permits.0 != std::process::id() {
+            *permits = (std::process::id(), LANES);
+        }
+        while permits.1 == 0 {
+            permits = PERMITS.1.wait(permits).unwrap_or_else(PoisonError::into_inner);
+        }
+        permits.1 -= 1;
+        Self
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        PERMITS.0.lock().unwrap_or_else(PoisonError::into_inner).1 += 1;
+        PERMITS.1.notify_one();
+    }
+}
+
+/// Bytes of headers kept for one file, at most.
+const HELD: usize = 4 << 20;
+/// Bytes of headers kept for all files together.
+const KEPT: usize = 64 << 20;
+
+/// Parts of a file that need not be asked for again.
+#[derive(Default)]
+struct Held(Mutex<Vec<(u64, Arc<[u8]>)>>);
+
+impl Held {
+    fn lock(&self) -> MutexGuard<'_, Vec<(u64, Arc<[u8]>)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, at: u64, bytes: &Arc<[u8]>) {
+        let mut parts = self.lock();
+        let held: usize = parts.iter().map(|(_, bytes)| bytes.len()).sum();
+        if held + bytes.len() <= HELD && !parts.iter().any(|(start, held)| *start == at && held.len() >= bytes.len()) {
+            parts.push((at, bytes.clone()));
+        }
+    }
+
+    /// Copies from what is there; `false` where it is not all there.
+    fn copy(&self, at: u64, out: &mut [u8]) -> bool {
+        self.lock().iter().any(|(start, bytes)| {
+            let from = at.checked_sub(*start).and_then(|from| usize::try_from(from).ok());
+            let Some(found) = from.and_then(|from| bytes.get(from..)?.get(..out.len())) else { return false };
+            out.copy_from_slice(found);
+            true
+        })
+    }
+
+    fn bytes(&self) -> usize {
+        self.lock().iter().map(|(_, bytes)| bytes.len()).sum()
+    }
+}
+
+/// A file that was opened before.
+#[derive(Clone)]
+struct Known {
+    version: Version,
+    modified: Option<String>,
+    held: Arc<Held>,
+    asked: Instant,
+}
+
+/// An address and how it was reached. The settings may be secret: of them a number is kept that nobody can guess.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Key(u64, u64);
+
+impl Key {
+    fn new(url: &str, remote: &Remote, limits: &Limits) -> Self {
+        static SEEDS: OnceLock<[RandomState; 2]> = OnceLock::new();
+        let [a, b] = SEEDS.get_or_init(|| [RandomState::new(), RandomState::new()]);
+        let all = (url, remote.settings(), limits.private_hosts);
+        Self(a.hash_one(all), b.hash_one(all))
+    }
+}
+
+/// Headers of files that this process has opened, the last used at the end.
+#[derive(Default)]
+struct Cache(Mutex<Vec<(Key, Known)>>);
+
+fn cache() -> &'static Cache {
+    static CACHE: OnceLock<Cache> = OnceLock::new();
+    CACHE.get_or_init(Cache::default)
+}
+
+impl Cache {
+    fn lock(&self) -> MutexGuard<'_, Vec<(Key, Known)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn find(&self, key: &Key) -> Option<Known> {
+        let mut list = self.lock();
+        let place = list.iter().position(|(k, _)| k == key)?;
+        let found = list.remove(place);
+        let known = found.1.clone();
+        list.push(found);
+        Some(known)
+    }
+
+    /// It was asked just now whether it has changed.
+    fn touch(&self, key: &Key) {
+        if let Some((_, known)) = self.lock().iter_mut().find(|(k, _)| k == key) {
+            known.asked = Instant::now();
+        }
+    }
+
+    fn add(&self, key: Key, known: Known) {
+        let mut list = self.lock();
+        list.retain(|(k, _)| *k != key);
+        list.push((key, known));
+        // Headers grow while they are read, so all are counted anew.
+        let mut bytes: usize = list.iter().map(|(_, known)| known.held.bytes()).sum();
+        while bytes > KEPT && list.len() > 1 {
+            bytes -= list.remove(0).1.held.bytes();
+        }
+    }
+}
