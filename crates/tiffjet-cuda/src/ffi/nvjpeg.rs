@@ -130,7 +130,7 @@ impl Decoder {
     /// Of this context, with memory of this lender.
     pub fn new(library: &'static Nvjpeg, context: Context, lender: &'static Lender) -> Result<Self, Refusal> {
         /// Codes are decoded by kernels. Decoders that some devices have beside them are no faster with all that is
-        /// around them, and were seen to stand still when four threads gave them batches.
+        /// around them, and a trial with four threads that gave them batches did not come to its end.
         const KERNELS: c_int = 2;
         /// Chrominance that pixels share is interpolated, as the host does it.
         const INTERPOLATE: c_uint = 1 << 5;
