@@ -9,8 +9,8 @@ import read_report as report
 
 
 def file(codec: str, side: int, ours: dict, **rivals: dict) -> dict:
-    names = {"nvtiff": report.NVTIFF, "xarray": report.XARRAY, "tifffile": report.TIFFFILE}
-    names |= {"nvcomp": report.NVCOMP, "rasterio": report.RASTERIO}
+    names = {"nvtiff": report.NVTIFF, "xarray": report.XARRAY_ALONE, "tifffile": report.TIFFFILE}
+    names |= {"kvikio": report.XARRAY, "nvcomp": report.NVCOMP, "rasterio": report.RASTERIO}
     engines = {report.OURS: ours} | {names[key]: found for key, found in rivals.items()}
     return {"codec": codec, "side": side, "bytes": 4_000_000, "decoded": 9_000_000, "engines": engines}
 
@@ -28,7 +28,7 @@ def result(files: dict) -> dict:
 
 def bars(files: dict) -> dict[str, report.Bar]:
     found = report.read_bars([report.File(name, entry) for name, entry in files.items()])
-    keys = ("nvtiff", "xarray", "tifffile", "floor", "zstd", "plain", "windows", "memory")
+    keys = ("nvtiff", "xarray", "kvikio", "tifffile", "floor", "zstd", "plain", "windows", "memory")
     return dict(zip(keys, found, strict=True))
 
 
@@ -101,7 +101,7 @@ class Markdown(unittest.TestCase):
         rivals = {"nvtiff": {"error": "unsupported: nvtiffDecode gives 4"}, "xarray": {"ms": 500.0, "sound": False}}
         files = {"dem_zstd_256": file("zstd", 256, ours(8, peak_bytes=10_000_000, budget=1 << 30), **rivals)}
         text = report.markdown(result(files), None)
-        row = "| dem_zstd_256 | 4 | 9 | 8.00 | 1.00 | 2.00 | 1.00 | unsupported | 500.00 WRONG |  |  |  |  |  | 2.67x |  | 1 |"
+        row = "| dem_zstd_256 | 4 | 9 | 8.00 | 1.00 | 2.00 | 1.00 | unsupported |  | 500.00 WRONG |  |  |  |  |  |  | 2.67x |  | 1 |"
         self.assertIn(row, text)
         self.assertIn("- nvTIFF, dem_zstd_256: unsupported: nvtiffDecode gives 4", text)
         self.assertIn("- xarray-spatial, dem_zstd_256: wrong pixels", text)
