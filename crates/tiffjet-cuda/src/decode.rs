@@ -14,7 +14,7 @@ use tiffjet::{Error, Fallback, ReadJob, ReadOptions, Report, Result, decode_tile
 use crate::batch::{self, Bounds, Formats, Item, Rect, Way};
 use crate::codec::{self, LIBRARY_ROUTES, Output, ROUTES};
 use crate::direct::{self, Direct};
-use crate::ffi::cufile::Transfer;
+use crate::ffi::cufile::{PAGE, Transfer};
 use crate::ffi::driver::{Event, Failure, Stream};
 use crate::format::{format, in_planes, library, value, way};
 use crate::kernels::{Format, STATUS_LONGER};
@@ -327,7 +327,11 @@ impl<'a> Reading<'a> {
             let what = format!("bytes of memory of {} for one tile beside the pixels", self.gpu.device);
             return Err(Error::limit(&self.name, what, largest, budget));
         }
-        let lanes = (budget / largest.max(1)).clamp(1, self.settings.lanes.clamp(1, LANES) as u64);
+        // The shares of lanes are whole pages; one lane alone takes what it needs.
+        let page = largest.next_multiple_of(PAGE);
+        let lanes = (budget / page).clamp(1, self.settings.lanes.clamp(1, LANES) as u64);
+        let share = budget / lanes;
+        let share = if lanes == 1 { share } else { share - share % PAGE };
         let threads = self.threads() as u64;
         let bytes: u64 = self.items.iter().map(|item| self.loaded(item)).sum();
         // Where a request costs time, loads are not made small to keep all threads busy.
@@ -336,7 +340,7 @@ impl<'a> Reading<'a> {
         // One group more than there are lanes waits for the first of them: with few large tiles, twice as long.
         let most = self.settings.group.max(1);
         let image = bytes.div_ceil(lanes).clamp((most / SMALLER).max(1), most);
-        Ok((Bounds { group: budget / lanes, image, load, direct: false }, lanes as usize))
+        Ok((Bounds { group: share, image, load, direct: false }, lanes as usize))
     }
 
     /// Bytes that pass through the ring for a tile.

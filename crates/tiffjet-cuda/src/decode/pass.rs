@@ -38,7 +38,8 @@ impl Pass<'_> {
         let keep_going = reading.options.fill_failed.is_some();
         let lanes = self.bounds.1.min(groups.len()).max(1);
         // All groups of a lane have the same memory one after the other: in its stream nothing overtakes anything.
-        let share = groups.iter().map(|group| group.bytes).max().unwrap_or(0).next_multiple_of(PAGE);
+        let share = groups.iter().map(|group| group.bytes).max().unwrap_or(0);
+        let share = if lanes == 1 { share } else { share.next_multiple_of(PAGE) };
         let asked = share * lanes as u64;
         if asked == 0 {
             return Ok(Outcome::default());
