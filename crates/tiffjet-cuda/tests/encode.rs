@@ -8,7 +8,7 @@ mod fake;
 use std::ops::Range;
 use std::sync::Arc;
 
-use tiffjet::sink::{FileSink, MemorySink, Sink};
+use tiffjet::sink::{FileSink, MemorySink, Patches, Sink};
 use tiffjet::source::MemorySource;
 use tiffjet::{
     Backend, Blocks, Cpu, DType, Device, DeviceMemory, DeviceRows, EncodeJob, EncodedRows, Error, Fallback, Image,
@@ -446,8 +446,8 @@ impl Sink for Full {
     fn copy(&mut self, _: &mut std::fs::File, range: Range<u64>) -> Result<()> {
         self.write(&vec![0; (range.end - range.start) as usize])
     }
-    fn can_patch(&self) -> bool {
-        true
+    fn patches(&self) -> Patches {
+        Patches::Anywhere
     }
     fn patch(&mut self, _: u64, _: &[u8]) -> Result<()> {
         Ok(())

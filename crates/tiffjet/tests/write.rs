@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use tiffjet::backend::{EncodeJob, ReadJob, ReadOptions};
-use tiffjet::sink::{FileSink, MemorySink, Sink, StreamSink};
+use tiffjet::sink::{FileSink, MemorySink, Patches, Sink, StreamSink};
 use tiffjet::source::MemorySource;
 use tiffjet::tiff::{Directory, Field, FieldType, Head, Header, tag};
 use tiffjet::{
@@ -558,8 +558,8 @@ impl Sink for Nowhere {
         Ok(())
     }
 
-    fn can_patch(&self) -> bool {
-        true
+    fn patches(&self) -> Patches {
+        Patches::Anywhere
     }
 
     fn patch(&mut self, _at: u64, _bytes: &[u8]) -> Result<()> {
@@ -634,8 +634,8 @@ impl Sink for Faulty {
         if fits < bytes.len() { Err(self.fault()) } else { Ok(()) }
     }
 
-    fn can_patch(&self) -> bool {
-        self.inner.can_patch()
+    fn patches(&self) -> Patches {
+        self.inner.patches()
     }
 
     fn patch(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
@@ -744,8 +744,8 @@ impl Sink for Still {
         self.inner.write(bytes)
     }
 
-    fn can_patch(&self) -> bool {
-        true
+    fn patches(&self) -> Patches {
+        Patches::Anywhere
     }
 
     fn patch(&mut self, at: u64, bytes: &[u8]) -> Result<()> {

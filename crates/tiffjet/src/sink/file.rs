@@ -14,7 +14,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::Sink;
+use super::{Patches, Sink};
 use crate::error::{Error, Result};
 
 /// How the name of a file ends that is not yet whole.
@@ -112,8 +112,8 @@ impl Sink for FileSink {
         }
     }
 
-    fn can_patch(&self) -> bool {
-        true
+    fn patches(&self) -> Patches {
+        Patches::Anywhere
     }
 
     fn patch(&mut self, at: u64, bytes: &[u8]) -> Result<()> {

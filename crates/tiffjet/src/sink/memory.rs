@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::Sink;
+use super::{Patches, Sink};
 use crate::error::{Error, Result};
 
 /// A file in memory. Clones share it: keep one, and take the bytes when the writer has finished.
@@ -44,8 +44,8 @@ impl Sink for MemorySink {
         Ok(())
     }
 
-    fn can_patch(&self) -> bool {
-        true
+    fn patches(&self) -> Patches {
+        Patches::Anywhere
     }
 
     fn patch(&mut self, at: u64, bytes: &[u8]) -> Result<()> {

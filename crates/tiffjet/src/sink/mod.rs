@@ -21,6 +21,17 @@ pub use stream::StreamSink;
 use crate::error::{Error, Result};
 use crate::source::{Address, Remote, address};
 
+/// Where bytes can still be written over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Patches {
+    /// What was written stays.
+    Nowhere,
+    /// Over the bytes of the first write.
+    First,
+    /// Over all that was written, and further on, where the gap is filled later.
+    Anywhere,
+}
+
 /// A sink for a path or the address of an object (`s3://`, `gs://`, `az://`).
 pub fn create(path: impl AsRef<Path>, remote: &Remote) -> Result<Box<dyn Sink>> {
     match address(path.as_ref()) {
@@ -64,12 +75,12 @@ pub trait Sink: Send {
         Ok(())
     }
 
-    /// Whether [`Sink::patch`] works.
-    fn can_patch(&self) -> bool {
-        false
+    /// Where [`Sink::patch`] may write.
+    fn patches(&self) -> Patches {
+        Patches::Nowhere
     }
 
-    /// Writes at a place: over bytes that were written before, or further on, where the gap is filled later.
+    /// Writes at a place, where [`Sink::patches`] allows it.
     fn patch(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
         let _ = (at, bytes);
         Err(Error::io(self.name(), std::io::ErrorKind::Unsupported.into()))

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use super::Sink;
+use super::{Patches, Sink};
 use crate::error::{Error, Result};
 use crate::interrupt::wanted;
 use crate::net::{Bucket, Condition, Failure, Origin, Part, Watch, persist};
@@ -214,8 +214,8 @@ impl Sink for ObjectSink {
         Ok(())
     }
 
-    fn can_patch(&self) -> bool {
-        true
+    fn patches(&self) -> Patches {
+        Patches::First
     }
 
     fn patch(&mut self, at: u64, bytes: &[u8]) -> Result<()> {

@@ -15,7 +15,7 @@ use crate::backend::EncodedRows;
 use crate::cog;
 use crate::error::{Error, Result};
 use crate::plan::{LevelPlan, WritePlan};
-use crate::sink::Sink;
+use crate::sink::{Patches, Sink};
 use crate::tensor::Report;
 use crate::tiff::{Field, Header, encode, tag};
 
@@ -136,13 +136,14 @@ impl Store {
             sink,
             plan,
         };
-        if store.sink.can_patch() && store.plan.levels.iter().chain(&store.plan.masks).all(is_known) {
+        if store.sink.patches() == Patches::Anywhere && store.plan.levels.iter().chain(&store.plan.masks).all(is_known)
+        {
             store.know_sizes();
             let layout = store.layout()?;
             store.placed = Some(Placed { layout, buffer: Vec::new(), at: 0 });
             return Ok(store);
         }
-        if !store.plan.cog && store.sink.can_patch() {
+        if !store.plan.cog && store.sink.patches() != Patches::Nowhere {
             let big = store.big();
             let head = store.empty_head(big)?;
             store.sink.write(&vec![0; head as usize])?;
