@@ -162,14 +162,43 @@ impl Kernels {
 
     /// Puts the same tiles into a blob.
     pub fn lzw_write(&self, stream: &Stream, tiles: u64, longest: u64, blob: &Blob) -> Result<(), Failure> {
+        self.write_pieces(("lzw_encode", "lzw_write"), stream, tiles, pieces(longest, LZW_PIECE)?, blob)
+    }
+
+    /// A block of threads for each piece of each tile, by the kernel of a module that needs so much shared memory, then the
+    /// sizes of tiles from those of their pieces.
+    fn encode_blocks(
+        &self,
+        (module, encode, sum, shared): (&'static str, &'static str, &'static str, u32),
+        stream: &Stream,
+        (tiles, count): (u64, u32),
+        per_tile: u32,
+        sizes: u64,
+    ) -> Result<(), Failure> {
+        if count == 0 {
+            return Ok(());
+        }
+        let shape = Shape { grid: (blocks(count, per_tile)?, 1), block: BLOCK, shared };
+        let function = self.function(module, encode, shared)?;
+        function.launch(shape, stream, &[&tiles as &dyn Arguments, &count, &per_tile])?;
+        self.function(module, sum, 0)?.launch(warps(count), stream, &[&tiles as &dyn Arguments, &count, &sizes])
+    }
+
+    /// Pieces of encoded tiles into a blob.
+    fn write_pieces(
+        &self,
+        (module, write): (&'static str, &'static str),
+        stream: &Stream,
+        tiles: u64,
+        per_tile: u32,
+        blob: &Blob,
+    ) -> Result<(), Failure> {
         if blob.count == 0 {
             return Ok(());
         }
-        let per_tile = pieces(longest, LZW_PIECE)?;
-        let function = self.function("lzw_encode", "lzw_write", 0)?;
         let shape = Shape { grid: (blocks(blob.count, per_tile)?, 1), block: BLOCK, shared: 0 };
         let blob = Argument::new(blob.bytes());
-        function.launch(shape, stream, &[&tiles as &dyn Arguments, &per_tile, &blob])
+        self.function(module, write, 0)?.launch(shape, stream, &[&tiles as &dyn Arguments, &per_tile, &blob])
     }
 
     /// Encodes plain tiles with ZSTD, each as one frame, and makes their sizes. Each [`Tile`](super::Tile) has at `output`
@@ -182,28 +211,13 @@ impl Kernels {
         longest: u64,
         sizes: u64,
     ) -> Result<(), Failure> {
-        if count == 0 {
-            return Ok(());
-        }
-        let per_tile = pieces(longest, ZSTD_BLOCK)?;
-        let table = shared::ALL.zstd_encode;
-        let function = self.function("zstd_encode", "zstd_encode", table)?;
-        let shape = Shape { grid: (blocks(count, per_tile)?, 1), block: BLOCK, shared: table };
-        function.launch(shape, stream, &[&tiles as &dyn Arguments, &count, &per_tile])?;
-        let function = self.function("zstd_encode", "zstd_sum", 0)?;
-        function.launch(warps(count), stream, &[&tiles as &dyn Arguments, &count, &sizes])
+        let kernels = ("zstd_encode", "zstd_encode", "zstd_sum", shared::ALL.zstd_encode);
+        self.encode_blocks(kernels, stream, (tiles, count), pieces(longest, ZSTD_BLOCK)?, sizes)
     }
 
     /// Puts the same tiles into a blob.
     pub fn zstd_write(&self, stream: &Stream, tiles: u64, longest: u64, blob: &Blob) -> Result<(), Failure> {
-        if blob.count == 0 {
-            return Ok(());
-        }
-        let per_tile = pieces(longest, ZSTD_BLOCK)?;
-        let function = self.function("zstd_encode", "zstd_write", 0)?;
-        let shape = Shape { grid: (blocks(blob.count, per_tile)?, 1), block: BLOCK, shared: 0 };
-        let blob = Argument::new(blob.bytes());
-        function.launch(shape, stream, &[&tiles as &dyn Arguments, &per_tile, &blob])
+        self.write_pieces(("zstd_encode", "zstd_write"), stream, tiles, pieces(longest, ZSTD_BLOCK)?, blob)
     }
 
     /// Encodes plain tiles with Deflate and makes their sizes, without the frame of zlib. Each [`Tile`](super::Tile) has at
@@ -216,16 +230,8 @@ impl Kernels {
         longest: u64,
         sizes: u64,
     ) -> Result<(), Failure> {
-        if count == 0 {
-            return Ok(());
-        }
-        let per_tile = pieces(longest, DEFLATE_BLOCK)?;
-        let table = shared::ALL.deflate_encode;
-        let function = self.function("deflate_encode", "deflate_encode", table)?;
-        let shape = Shape { grid: (blocks(count, per_tile)?, 1), block: BLOCK, shared: table };
-        function.launch(shape, stream, &[&tiles as &dyn Arguments, &count, &per_tile])?;
-        let function = self.function("deflate_encode", "deflate_sum", 0)?;
-        function.launch(warps(count), stream, &[&tiles as &dyn Arguments, &count, &sizes])
+        let kernels = ("deflate_encode", "deflate_encode", "deflate_sum", shared::ALL.deflate_encode);
+        self.encode_blocks(kernels, stream, (tiles, count), pieces(longest, DEFLATE_BLOCK)?, sizes)
     }
 
     /// Puts the same tiles into a blob, in the frame of zlib: lengths have 6 bytes more than sizes, and `sums` are the
