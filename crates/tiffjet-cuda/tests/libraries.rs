@@ -2,13 +2,13 @@
 
 mod fake;
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use fake::{count, read, timeline};
 use tiffjet::codec::{self, Plain, TileFormat};
 use tiffjet::source::{MemorySource, Source};
-use tiffjet::{Cpu, DType, Error, Fallback, Image, Io, OpenOptions, ReadOptions, Report, Window};
+use tiffjet::{Cpu, DType, Error, Fallback, Image, Io, OpenOptions, ReadOptions, Window};
 use tiffjet_cuda::{Cuda, Settings};
 use tiffjet_testkit::{Tiff, Value};
 
@@ -16,34 +16,9 @@ const J2K: u16 = 34712;
 const JPEG: u16 = 7;
 const FORBID: ReadOptions = ReadOptions { fallback: Fallback::Forbid, io: Io::Auto, fill_failed: None };
 
-/// Runs a test in a process with the fake libraries; gives what they wrote on the timeline.
-fn child(test: &str, variables: &[(&str, &str)]) -> Vec<String> {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("timeline");
-    let mut all = vec![("FAKECUDA_TIMELINE", path.to_str().unwrap())];
-    all.extend(variables);
-    fake::child_in(fake::libraries(), test, &all);
-    lines(&path)
-}
-
-fn lines(path: &Path) -> Vec<String> {
-    std::fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect()
-}
-
-fn count(timeline: &[String], word: &str) -> usize {
-    timeline.iter().filter(|line| line.starts_with(word)).count()
-}
-
 fn open(file: Vec<u8>) -> Image {
     let source: Arc<dyn Source> = Arc::new(MemorySource::named("library", file));
     Image::from_source(source, &OpenOptions::default()).unwrap()
-}
-
-fn read(image: &Image, cuda: &Cuda, options: &ReadOptions) -> Result<(Vec<u8>, Report), Error> {
-    let tensor = image.read_with(cuda, &Window::default(), options)?;
-    let mut bytes = vec![0; tensor.storage().length()];
-    tensor.storage().to_host(&mut bytes)?;
-    Ok((bytes, tensor.report))
 }
 
 /// The pixels that a file of `tiff` must give.
@@ -107,7 +82,7 @@ fn jpeg2000(tiff: Tiff, width: u32, samples: usize) -> Tiff {
 
 #[test]
 fn jpeg2000_of_all_kinds_goes_to_the_library() {
-    child("child_jpeg2000", &[]);
+    timeline("child_jpeg2000", &[]);
 }
 
 #[test]
@@ -147,7 +122,7 @@ fn child_jpeg2000() {
 
 #[test]
 fn samples_that_pixels_share_are_spread() {
-    child("child_shared", &[]);
+    timeline("child_shared", &[]);
 }
 
 #[test]
@@ -186,7 +161,7 @@ fn child_shared() {
 
 #[test]
 fn all_tiles_are_given_to_the_library_before_anybody_waits() {
-    let timeline = child("child_structure", &[]);
+    let timeline = timeline("child_structure", &[]);
     let submits = count(&timeline, "nvjpeg2kDecode");
     assert_eq!(submits, 12);
     let last = timeline.iter().rposition(|line| line == "nvjpeg2kDecode").unwrap();
@@ -216,7 +191,7 @@ fn child_structure() {
 
 #[test]
 fn more_tiles_than_states_wait_for_their_own_state_alone() {
-    let timeline = child("child_many", &[]);
+    let timeline = timeline("child_many", &[]);
     assert_eq!(count(&timeline, "nvjpeg2kDecode"), 2 * 144);
     assert_eq!(count(&timeline, "take 12345"), 32, "states are kept from read to read");
     assert_eq!(count(&timeline, "wait for stream"), 2);
@@ -239,7 +214,7 @@ fn child_many() {
 
 #[test]
 fn pixels_are_right_when_states_are_used_again() {
-    child("child_again", &[]);
+    timeline("child_again", &[]);
 }
 
 #[test]
@@ -275,7 +250,7 @@ fn mixed() -> (Tiff, Vec<u8>) {
 
 #[test]
 fn tiles_that_the_library_refuses_go_to_the_host_and_the_report_says_so() {
-    child("child_refused", &[]);
+    timeline("child_refused", &[]);
 }
 
 #[test]
@@ -294,7 +269,7 @@ fn child_refused() {
 
 #[test]
 fn tiles_that_are_not_in_the_file_are_filled() {
-    let timeline = child("child_sparse", &[]);
+    let timeline = timeline("child_sparse", &[]);
     assert_eq!(count(&timeline, "nvjpeg2kDecode"), 9);
 }
 
@@ -314,7 +289,7 @@ fn what_the_library_says_of_itself_is_heard() {
     // Sizes that differ from those of the head, a parser and a decoder that refuse: the host decides, and says it is damage.
     for rule in ["FAKELIB_DISAGREES=1", "FAKELIB_FAIL=nvjpeg2kStreamParse=4", "FAKELIB_FAIL=nvjpeg2kDecode=3"] {
         let (name, value) = rule.split_once('=').unwrap();
-        child("child_all_refused", &[(name, value)]);
+        timeline("child_all_refused", &[(name, value)]);
     }
 }
 
@@ -331,9 +306,9 @@ fn child_all_refused() {
 fn memory_that_is_refused_is_named_as_the_driver_named_it() {
     // Pixels, statuses, pool, and then what the library asks for.
     for n in 1..=4 {
-        child("child_no_memory", &[("FAKECUDA_FAIL", &format!("cuMemAllocFromPoolAsync=2@{n}"))]);
+        timeline("child_no_memory", &[("FAKECUDA_FAIL", &format!("cuMemAllocFromPoolAsync=2@{n}"))]);
     }
-    child("child_guarded", &[("FAKECUDA_MEMORY", "40000")]);
+    timeline("child_guarded", &[("FAKECUDA_MEMORY", "40000")]);
 }
 
 #[test]
@@ -364,8 +339,8 @@ fn child_guarded() {
 
 #[test]
 fn a_library_of_another_age_or_none_is_a_fallback_with_a_reason() {
-    child("child_other_version", &[("FAKELIB_VERSION", "1"), ("EXPECTED", "is version 1.11.0")]);
-    child("child_other_version", &[("FAKELIB_FAIL", "nvjpeg2kCreateV2=7"), ("EXPECTED", "nvjpeg2kCreateV2")]);
+    timeline("child_other_version", &[("FAKELIB_VERSION", "1"), ("EXPECTED", "is version 1.11.0")]);
+    timeline("child_other_version", &[("FAKELIB_FAIL", "nvjpeg2kCreateV2=7"), ("EXPECTED", "nvjpeg2kCreateV2")]);
     fake::child("child_other_version", &[("EXPECTED", "nvJPEG2000: not available")]);
 }
 
@@ -422,7 +397,7 @@ fn jpeg(tiff: Tiff, width: u16, samples: usize, in_planes: bool) -> Tiff {
 
 #[test]
 fn jpeg_goes_to_the_library_in_batches() {
-    let timeline = child("child_jpeg", &[]);
+    let timeline = timeline("child_jpeg", &[]);
     assert_eq!(timeline.iter().filter(|line| *line == "nvjpegDecodeBatched 12").count(), 3, "{timeline:?}");
     // Waits of the copy to the host are not of this read.
     let last = timeline.iter().position(|line| line.starts_with("nvjpeg")).unwrap();
@@ -448,7 +423,7 @@ fn child_jpeg() {
 
 #[test]
 fn many_tiles_of_jpeg_are_several_batches_with_one_pool() {
-    let timeline = child("child_many_jpegs", &[]);
+    let timeline = timeline("child_many_jpegs", &[]);
     let batches: Vec<&String> = timeline.iter().filter(|line| line.starts_with("nvjpegDecodeBatched")).collect();
     assert_eq!(batches.len(), 2, "{batches:?}");
     assert_eq!(count(&timeline, "take") - count(&timeline, "take 23456"), 3);
@@ -469,8 +444,8 @@ fn child_many_jpegs() {
 
 #[test]
 fn a_batch_that_the_library_refuses_goes_to_the_host() {
-    child("child_real_jpeg", &[]);
-    child("child_real_jpeg", &[("FAKELIB_FAIL", "nvjpegDecodeBatched=6")]);
+    timeline("child_real_jpeg", &[]);
+    timeline("child_real_jpeg", &[("FAKELIB_FAIL", "nvjpegDecodeBatched=6")]);
 }
 
 #[test]

@@ -199,24 +199,6 @@ fn check(cases: &[Case]) {
     }
 }
 
-const TYPES: [DType; 15] = [
-    DType::UInt8,
-    DType::Int8,
-    DType::UInt16,
-    DType::Int16,
-    DType::UInt32,
-    DType::Int32,
-    DType::UInt64,
-    DType::Int64,
-    DType::Float16,
-    DType::Float32,
-    DType::Float64,
-    DType::ComplexInt16,
-    DType::ComplexInt32,
-    DType::Complex64,
-    DType::Complex128,
-];
-
 fn options(shape: [usize; 3], dtype: DType, tile: u32) -> WriteOptions {
     let blocks = Blocks::Tiles { width: tile, height: 16 };
     WriteOptions { compression: "lzw".into(), blocks, ..WriteOptions::new(shape, dtype) }
@@ -229,7 +211,7 @@ fn noise(shape: [usize; 3], dtype: DType, seed: u64) -> Vec<u8> {
 #[test]
 fn every_type_lies_in_every_way() {
     let mut cases = Vec::new();
-    for dtype in TYPES {
+    for dtype in DType::ALL {
         for bands in [1, 2, 3, 4, 7] {
             for predictor in [Prediction::None, Prediction::Horizontal, Prediction::Float] {
                 for planar in [false, true] {
@@ -374,7 +356,7 @@ fn holes(shape: [usize; 3], value: &[u8], others: &[&[u8]], seed: u64) -> Vec<u8
 #[test]
 fn tiles_of_one_value_are_told() {
     let mut cases = Vec::new();
-    for dtype in TYPES {
+    for dtype in DType::ALL {
         for (bands, planar) in [(1, false), (3, false), (3, true)] {
             for nodata in [None, Some(7.0)] {
                 let shape = [bands, 37, 151];

@@ -15,24 +15,6 @@ use tiffjet::{Cpu, DType, OverviewPlan, Resampling, RowsBuf, RowsView};
 
 static KERNELS: LazyLock<Emulated> = LazyLock::new(|| Emulated::build("reduce"));
 
-const TYPES: [DType; 15] = [
-    DType::UInt8,
-    DType::Int8,
-    DType::UInt16,
-    DType::Int16,
-    DType::UInt32,
-    DType::Int32,
-    DType::UInt64,
-    DType::Int64,
-    DType::Float16,
-    DType::Float32,
-    DType::Float64,
-    DType::ComplexInt16,
-    DType::ComplexInt32,
-    DType::Complex64,
-    DType::Complex128,
-];
-
 /// A level above, and what must become of it.
 struct Case {
     plan: OverviewPlan,
@@ -233,7 +215,7 @@ fn is_made(dtype: DType, resampling: Resampling) -> bool {
 #[test]
 fn every_type_and_every_resampling() {
     let mut cases = Vec::new();
-    for dtype in TYPES {
+    for dtype in DType::ALL {
         for resampling in Resampling::ALL {
             if !is_made(dtype, resampling) {
                 continue;

@@ -4,26 +4,14 @@ mod fake;
 
 use std::path::PathBuf;
 
+use fake::{count, read, timeline};
 use tiffjet::codec::{self, Plain, TileFormat};
-use tiffjet::{DType, Error, Fallback, Image, Io, ReadOptions, Report, Window};
+use tiffjet::{DType, Error, Fallback, Image, Io, ReadOptions, Window};
 use tiffjet_cuda::{Cuda, Settings};
 use tiffjet_testkit::{Compression, Tiff};
 
 const DIRECT: ReadOptions = ReadOptions { fallback: Fallback::Allow, io: Io::Direct, fill_failed: None };
 const FORBID: ReadOptions = ReadOptions { fallback: Fallback::Forbid, io: Io::Direct, fill_failed: None };
-
-fn child(test: &str, variables: &[(&str, &str)]) -> Vec<String> {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("timeline");
-    let mut all = vec![("FAKECUDA_TIMELINE", path.to_str().unwrap())];
-    all.extend(variables);
-    fake::child_in(fake::libraries(), test, &all);
-    std::fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect()
-}
-
-fn count(timeline: &[String], word: &str) -> usize {
-    timeline.iter().filter(|line| line.starts_with(word)).count()
-}
 
 /// A file on storage.
 struct Stored {
@@ -44,13 +32,6 @@ impl Stored {
     }
 }
 
-fn read(image: &Image, cuda: &Cuda, options: &ReadOptions) -> Result<(Vec<u8>, Report), Error> {
-    let tensor = image.read_with(cuda, &Window::default(), options)?;
-    let mut bytes = vec![0; tensor.storage().length()];
-    tensor.storage().to_host(&mut bytes)?;
-    Ok((bytes, tensor.report))
-}
-
 fn sample(compression: Compression) -> Stored {
     let tiff = Tiff::new(300, 200).bits(16).tile(64, 64).compression(compression);
     Stored::new(&tiff.build(&tiff.noise(3)))
@@ -62,7 +43,7 @@ fn host(image: &Image) -> Vec<u8> {
 
 #[test]
 fn every_codec_gives_the_same_pixels() {
-    child("child_codecs", &[]);
+    timeline("child_codecs", &[]);
 }
 
 #[test]
@@ -97,7 +78,7 @@ fn child_codecs() {
 
 #[test]
 fn all_reads_are_submitted_before_anybody_waits() {
-    let timeline = child("child_structure", &[]);
+    let timeline = timeline("child_structure", &[]);
     let submits = count(&timeline, "cuFileReadAsync");
     assert!(submits >= 256, "{submits} at once");
     let last = timeline.iter().rposition(|line| line == "cuFileReadAsync").unwrap();
@@ -130,7 +111,7 @@ fn spread(tiff: &Tiff) -> Vec<u8> {
 
 #[test]
 fn the_buffer_is_kept_from_read_to_read() {
-    let timeline = child("child_twice", &[]);
+    let timeline = timeline("child_twice", &[]);
     assert_eq!(count(&timeline, "register"), 1, "{timeline:?}");
 }
 
@@ -149,7 +130,7 @@ fn reads_that_come_short_or_are_refused_are_done_by_the_host_and_the_report_says
     for rule in ["FAKELIB_SHORT=1", "FAKELIB_SHORT=3", "FAKELIB_FAIL=cuFileReadAsync=5030@2"] {
         let (name, value) = rule.split_once('=').unwrap();
         for codec in ["none", "deflate"] {
-            child("child_short", &[(name, value), ("CODEC", codec)]);
+            timeline("child_short", &[(name, value), ("CODEC", codec)]);
         }
     }
 }
@@ -174,10 +155,10 @@ fn child_short() {
 #[test]
 fn what_cannot_be_read_that_way_is_read_by_the_host_or_an_error() {
     for rule in ["cuFileDriverOpen=5001", "cuFileHandleRegister=5027"] {
-        child("child_refused", &[("FAKELIB_FAIL", rule), ("EXPECTED", rule.split('=').next().unwrap())]);
+        timeline("child_refused", &[("FAKELIB_FAIL", rule), ("EXPECTED", rule.split('=').next().unwrap())]);
     }
     // A registration that fails is a slower read, and no more.
-    child("child_twice", &[("FAKELIB_FAIL", "cuFileBufRegister=5036")]);
+    timeline("child_twice", &[("FAKELIB_FAIL", "cuFileBufRegister=5036")]);
     fake::child("child_refused", &[("EXPECTED", "cuFile")]);
 }
 
@@ -196,7 +177,7 @@ fn child_refused() {
 
 #[test]
 fn auto_reads_by_the_host_where_the_library_would_only_copy() {
-    let timeline = child("child_auto", &[]);
+    let timeline = timeline("child_auto", &[]);
     assert_eq!(count(&timeline, "cuFile") + count(&timeline, "register"), 0, "{timeline:?}");
 }
 
@@ -214,8 +195,8 @@ fn child_auto() {
 
 #[test]
 fn memory_that_is_refused_is_named() {
-    child("child_no_memory", &[("FAKECUDA_FAIL", "cuMemAlloc_v2=2")]);
-    child("child_guarded", &[("FAKECUDA_MEMORY", "200000")]);
+    timeline("child_no_memory", &[("FAKECUDA_FAIL", "cuMemAlloc_v2=2")]);
+    timeline("child_guarded", &[("FAKECUDA_MEMORY", "200000")]);
 }
 
 #[test]
@@ -238,7 +219,7 @@ fn child_guarded() {
 
 #[test]
 fn tiles_that_are_not_in_the_file_and_windows_of_few_tiles_ask_for_what_they_need() {
-    child("child_parts", &[]);
+    timeline("child_parts", &[]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use emulated::Emulated;
 use emulated::encoders::{self, Plain, encode, tile};
-use emulated::streams::{self, Random, samples};
+use emulated::streams;
 
 const ZSTD: u16 = 50000;
 /// Bytes of a block.
@@ -35,12 +35,7 @@ fn check(tiles: &[Plain], at_once: u32, seed: u64) -> Vec<Vec<u8>> {
 
 #[test]
 fn bytes_of_every_kind() {
-    let mut tiles = Vec::new();
-    for (seed, len) in
-        [(1, 1), (2, 2), (3, 7), (4, 63), (5, 64), (6, 65), (7, 300), (8, 5000), (9, BLOCK), (10, 40_001)]
-    {
-        tiles.extend(samples(len, seed).into_iter().map(tile));
-    }
+    let tiles = encoders::bytes_of_every_kind(BLOCK);
     let first = check(&tiles, 1000, 0);
     // Neither the order of lanes nor what else is encoded changes a tile.
     assert!(first == check(&tiles, 7, 5));
@@ -58,15 +53,7 @@ fn runs_of_all_lengths() {
 
 #[test]
 fn rasters_become_short() {
-    // Planes of a predictor: one of zeros with some ones, one of small numbers, two of noise.
-    let mut random = Random(6);
-    let mut bytes = Vec::new();
-    for _ in 0..128 {
-        bytes.extend((0..256).map(|_| u8::from(random.below(30) == 0)));
-        bytes.extend((0..256).map(|_| (random.below(5) * random.below(5)) as u8));
-        bytes.extend(random.bytes(512));
-    }
-    let tiles = [tile(bytes), tile(vec![0; 300_000])];
+    let tiles = [encoders::planes(), tile(vec![0; 300_000])];
     let given = check(&tiles, 10, 0);
     let mut host = vec![0; 200_000];
     let due = zstd_safe::compress(&mut host[..], &tiles[0].bytes, 9).unwrap();

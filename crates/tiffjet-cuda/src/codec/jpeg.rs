@@ -54,7 +54,7 @@ impl LibraryRoute for Jpeg {
         let outcome = decode(submission, &mut state);
         if outcome.is_err() {
             // Nothing of it may write when its memory is given to somebody else.
-            let _ = state.stream().wait();
+            let _ = state.turn().stream().wait();
         }
         states.give_back(state);
         outcome
@@ -77,18 +77,18 @@ fn decode(work: &Submission<'_>, state: &mut nvjpeg::State) -> Result<(), Failur
         Output::Pixels => Shape::Pixels,
         Output::Planes => Shape::Planes,
     };
-    let mut found = read(work, state.input(work.tiles.iter().map(room).sum())?);
+    let mut found = read(work, state.turn().input(work.tiles.iter().map(room).sum())?);
     found.retain(|(_, picture)| state.agrees(picture, shape));
     let (ids, pictures): (Vec<u32>, Vec<Picture>) = found.into_iter().unzip();
     if pictures.is_empty() {
         return Ok(());
     }
-    state.stream().wait_for(work.after)?;
+    state.turn().stream().wait_for(work.after)?;
     if data_refused(state.decode(&pictures, shape))?.is_some() {
-        work.mark(state.stream(), ids.into_iter())?;
+        work.mark(state.turn().stream(), ids.into_iter())?;
     }
     // What the library began before it refused may still write.
-    let done = state.finish()?;
+    let done = state.turn().finish()?;
     work.lane.wait_for(done)
 }
 

@@ -46,7 +46,7 @@ impl LibraryRoute for Jpeg2000 {
             let outcome = decode(submission, i, tile, &mut state);
             if outcome.is_err() {
                 // Nothing of it may write when its memory is given to somebody else.
-                let _ = state.stream().wait();
+                let _ = state.turn().stream().wait();
             }
             states.give_back(state);
             outcome
@@ -68,7 +68,7 @@ fn sample(dtype: DType) -> Option<Sample> {
 fn decode(work: &Submission<'_>, i: usize, tile: &Coded<'_>, state: &mut nvjpeg2k::State) -> Result<(), Failure> {
     let format = &tile.plan.layout().format;
     let Some(sample) = sample(format.dtype) else { return Ok(()) };
-    let input = state.input(tile.length)?;
+    let input = state.turn().input(tile.length)?;
     if !(work.read)(i, input) || work.dry {
         return Ok(());
     }
@@ -84,13 +84,13 @@ fn decode(work: &Submission<'_>, i: usize, tile: &Coded<'_>, state: &mut nvjpeg2
         return Ok(());
     }
     let (planes, spreads) = targets(work, tile, &head, state)?;
-    state.stream().wait_for(work.after)?;
+    state.turn().stream().wait_for(work.after)?;
     if data_refused(state.decode(&planes, sample))?.is_some() {
-        spreads.iter().try_for_each(|spread| work.gpu.kernels.spread(state.stream(), spread))?;
-        work.mark(state.stream(), std::iter::once(tile.id))?;
+        spreads.iter().try_for_each(|spread| work.gpu.kernels.spread(state.turn().stream(), spread))?;
+        work.mark(state.turn().stream(), std::iter::once(tile.id))?;
     }
     // What the library began before it refused may still write.
-    let done = state.finish()?;
+    let done = state.turn().finish()?;
     work.lane.wait_for(done)
 }
 

@@ -10,3 +10,4 @@ pub mod load;
 pub mod nvcomp;
 pub mod nvjpeg;
 pub mod nvjpeg2k;
+pub mod turn;

@@ -8,9 +8,10 @@ use std::ffi::{c_int, c_uint};
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use super::driver::{Context, Event, Failure, Handle, Locked, Stream};
+use super::driver::{Context, Handle};
 use super::lend::{Allocator, Lender, Refusal, checked};
 use super::load::{Library, Missing, Wanted, functions};
+use super::turn::Turn;
 
 /// The library.
 pub const WANTED: Wanted = Wanted {
@@ -148,14 +149,10 @@ impl Decoder {
     pub fn state(&self) -> Result<State, Refusal> {
         let mut state = State {
             library: self.library,
-            context: self.context,
             lender: self.lender,
             handle: self.handle,
             state: std::ptr::null_mut(),
-            stream: self.context.stream()?,
-            done: self.context.event(false)?,
-            busy: false,
-            input: None,
+            turn: Turn::new(self.context)?,
         };
         // SAFETY: the handle is live; writes one handle, which `State` gives back.
         let code = unsafe { (self.library.functions.nvjpegJpegStateCreate)(self.handle, &mut state.state) };
@@ -167,48 +164,28 @@ impl Decoder {
 /// One batch at a time: its memory, its stream and the bytes it reads.
 pub struct State {
     library: &'static Nvjpeg,
-    context: Context,
     lender: &'static Lender,
     handle: Handle,
     state: Handle,
-    stream: Stream,
-    done: Event,
-    /// Whether work may still be in the stream.
-    busy: bool,
-    input: Option<Locked>,
+    turn: Turn,
 }
 
 // SAFETY: a state has one owner at a time, and the library does not care which thread that is.
 unsafe impl Send for State {}
 
 impl State {
-    /// Its stream.
-    pub fn stream(&self) -> &Stream {
-        &self.stream
+    /// What it does, and with which bytes.
+    pub fn turn(&mut self) -> &mut Turn {
+        &mut self.turn
     }
 
-    /// Whether its last batch is done.
+    /// Whether its last work is done.
     pub fn is_settled(&self) -> bool {
-        !self.busy || self.done.is_done().unwrap_or(true)
-    }
-
-    /// Waits for its own last batch.
-    pub fn settle(&mut self) -> Result<(), Failure> {
-        if self.busy {
-            self.done.wait()?;
-            self.busy = false;
-        }
-        Ok(())
-    }
-
-    /// Room for the bytes of the next batch.
-    pub fn input(&mut self, length: usize) -> Result<&mut [u8], Failure> {
-        self.settle()?;
-        Locked::grow(&mut self.input, &self.context, length)
+        self.turn.is_settled()
     }
 
     fn bytes(&self, picture: &Picture) -> &[u8] {
-        self.input.as_ref().and_then(|input| input.bytes().get(picture.bytes.clone())).unwrap_or_default()
+        self.turn.bytes(picture.bytes.clone())
     }
 
     /// Whether the library sees in the bytes what they are thought to be: it writes as much as it sees.
@@ -247,8 +224,7 @@ impl State {
         let (bytes, lengths): (Vec<*const u8>, Vec<usize>) =
             pictures.iter().map(|picture| self.bytes(picture)).map(|bytes| (bytes.as_ptr(), bytes.len())).unzip();
         let mut images: Vec<Image> = pictures.iter().map(|picture| picture.image(shape)).collect();
-        // It may be in the stream even where the library then says no.
-        self.busy = true;
+        self.turn.begin();
         // SAFETY: as many bytes, lengths and images as the batch was made for; the bytes live as long as the state and
         // stay as they are until the batch is done; the images are device memory with room for what `agrees` found.
         let code = unsafe {
@@ -258,17 +234,10 @@ impl State {
                 bytes.as_ptr(),
                 lengths.as_ptr(),
                 images.as_mut_ptr(),
-                self.stream.handle(),
+                self.turn.stream().handle(),
             )
         };
         checked(self.lender, "nvjpegDecodeBatched", code)
-    }
-
-    /// Marks the end of what is in its stream so far.
-    pub fn finish(&mut self) -> Result<&Event, Failure> {
-        self.done.record(&self.stream)?;
-        self.busy = true;
-        Ok(&self.done)
     }
 }
 
@@ -297,7 +266,7 @@ impl Picture {
 impl Drop for State {
     fn drop(&mut self) {
         // Where the driver does not answer any more, neither does the library.
-        if self.busy && self.stream.wait().is_err() {
+        if !self.turn.ends() {
             return;
         }
         if !self.state.is_null() {

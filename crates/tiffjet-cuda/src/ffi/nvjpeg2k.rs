@@ -8,9 +8,10 @@
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
 
-use super::driver::{Context, Event, Failure, Handle, Locked, Pool, Stream};
+use super::driver::{Context, Failure, Handle, Pool};
 use super::lend::{Allocator, Lender, Refusal, checked};
 use super::load::{Library, Missing, Wanted, functions};
+use super::turn::Turn;
 
 /// The library.
 pub const WANTED: Wanted = Wanted {
@@ -165,15 +166,11 @@ impl Decoder {
     pub fn state(&self) -> Result<State, Refusal> {
         let mut state = State {
             library: self.library,
-            context: self.context,
             lender: self.lender,
             handle: self.handle,
             state: std::ptr::null_mut(),
             parsed: std::ptr::null_mut(),
-            stream: self.context.stream()?,
-            done: self.context.event(false)?,
-            busy: false,
-            input: None,
+            turn: Turn::new(self.context)?,
             spare: (0, 0),
         };
         // SAFETY: the handle is live; each writes one handle, which `State` gives back.
@@ -189,16 +186,11 @@ impl Decoder {
 /// One decode at a time: its memory, its stream and the bytes it reads.
 pub struct State {
     library: &'static Nvjpeg2k,
-    context: Context,
     lender: &'static Lender,
     handle: Handle,
     state: Handle,
     parsed: Handle,
-    stream: Stream,
-    done: Event,
-    /// Whether work may still be in the stream.
-    busy: bool,
-    input: Option<Locked>,
+    turn: Turn,
     /// Device memory for samples that are not yet what they shall be.
     spare: (u64, usize),
 }
@@ -207,38 +199,23 @@ pub struct State {
 unsafe impl Send for State {}
 
 impl State {
-    /// Its stream.
-    pub fn stream(&self) -> &Stream {
-        &self.stream
+    /// What it does, and with which bytes.
+    pub fn turn(&mut self) -> &mut Turn {
+        &mut self.turn
     }
 
-    /// Whether its last decode is done.
+    /// Whether its last work is done.
     pub fn is_settled(&self) -> bool {
-        !self.busy || self.done.is_done().unwrap_or(true)
-    }
-
-    /// Waits for its own last decode.
-    pub fn settle(&mut self) -> Result<(), Failure> {
-        if self.busy {
-            self.done.wait()?;
-            self.busy = false;
-        }
-        Ok(())
-    }
-
-    /// Room for the bytes of the next image.
-    pub fn input(&mut self, length: usize) -> Result<&mut [u8], Failure> {
-        self.settle()?;
-        Locked::grow(&mut self.input, &self.context, length)
+        self.turn.is_settled()
     }
 
     /// Device memory of `length` bytes at least, for work in its stream.
     pub fn spare(&mut self, pool: &Pool, length: usize) -> Result<u64, Failure> {
         if self.spare.1 < length {
             if self.spare.1 > 0 {
-                self.stream.give_back(std::mem::take(&mut self.spare).0)?;
+                self.turn.stream().give_back(std::mem::take(&mut self.spare).0)?;
             }
-            self.spare = (pool.lend(length, self.stream.handle())?, length);
+            self.spare = (pool.lend(length, self.turn.stream().handle())?, length);
         }
         Ok(self.spare.0)
     }
@@ -246,8 +223,7 @@ impl State {
     /// Parses `length` bytes of its input from `start` on; gives the components.
     pub fn parse(&mut self, start: usize, length: usize) -> Result<Vec<Component>, Refusal> {
         let functions = &self.library.functions;
-        let input = self.input.as_ref().and_then(|input| input.bytes().get(start..start.checked_add(length)?));
-        let bytes = input.unwrap_or_default();
+        let bytes = self.turn.bytes(start..start.saturating_add(length));
         // SAFETY: the bytes live as long as the state and stay as they are until the decode is done.
         let code =
             unsafe { (functions.nvjpeg2kStreamParse)(self.handle, bytes.as_ptr(), bytes.len(), 0, 0, self.parsed) };
@@ -276,8 +252,7 @@ impl State {
             kind: sample as c_int,
             components: planes.len() as u32,
         };
-        // It may be in the stream even where the library then says no.
-        self.busy = true;
+        self.turn.begin();
         // SAFETY: handles are live; the struct and its lists live during the call, which copies them; the planes are
         // device memory with room for the components, which the caller compared with what `parse` gave.
         let code = unsafe {
@@ -286,28 +261,21 @@ impl State {
                 self.state,
                 self.parsed,
                 &mut image,
-                self.stream.handle(),
+                self.turn.stream().handle(),
             )
         };
         checked(self.lender, "nvjpeg2kDecode", code)
-    }
-
-    /// Marks the end of what is in its stream so far.
-    pub fn finish(&mut self) -> Result<&Event, Failure> {
-        self.done.record(&self.stream)?;
-        self.busy = true;
-        Ok(&self.done)
     }
 }
 
 impl Drop for State {
     fn drop(&mut self) {
         // Where the driver does not answer any more, neither does the library.
-        if self.busy && self.stream.wait().is_err() {
+        if !self.turn.ends() {
             return;
         }
         if self.spare.1 > 0 {
-            let _ = self.stream.give_back(self.spare.0);
+            let _ = self.turn.stream().give_back(self.spare.0);
         }
         let functions = &self.library.functions;
         // SAFETY: each is live and destroyed once; nothing of them is in use.

@@ -100,14 +100,7 @@ impl Kernels {
     /// Puts compressed tiles, whose addresses stand at `payloads`, one behind the other. None is longer than `longest`.
     /// With the Adler-32s at `sums` they become zlib streams; 0 leaves them as they are.
     pub fn gather(&self, stream: &Stream, payloads: u64, longest: u64, sums: u64, blob: &Blob) -> Result<(), Failure> {
-        if blob.count == 0 {
-            return Ok(());
-        }
-        let function = self.function("frame", "gather", 0)?;
-        let per_tile = pieces(longest, BLOB_PIECE)?;
-        let shape = Shape { grid: (blocks(blob.count, per_tile)?, 1), block: BLOCK, shared: 0 };
-        let blob = Argument::new(blob.bytes());
-        function.launch(shape, stream, &[&payloads as &dyn Arguments, &sums, &per_tile, &blob])
+        self.write_pieces(("frame", "gather"), stream, &[&payloads, &sums], pieces(longest, BLOB_PIECE)?, blob)
     }
 
     /// Makes the sizes of plain tiles as PackBits packs them. Each [`Tile`](super::Tile) has rows of `out_bytes`, and at
@@ -162,7 +155,7 @@ impl Kernels {
 
     /// Puts the same tiles into a blob.
     pub fn lzw_write(&self, stream: &Stream, tiles: u64, longest: u64, blob: &Blob) -> Result<(), Failure> {
-        self.write_pieces(("lzw_encode", "lzw_write"), stream, tiles, pieces(longest, LZW_PIECE)?, blob)
+        self.write_pieces(("lzw_encode", "lzw_write"), stream, &[&tiles], pieces(longest, LZW_PIECE)?, blob)
     }
 
     /// A block of threads for each piece of each tile, by the kernel of a module that needs so much shared memory, then the
@@ -184,12 +177,12 @@ impl Kernels {
         self.function(module, sum, 0)?.launch(warps(count), stream, &[&tiles as &dyn Arguments, &count, &sizes])
     }
 
-    /// Pieces of encoded tiles into a blob.
+    /// Pieces of encoded tiles into a blob; `given` is what the kernel is told before them.
     fn write_pieces(
         &self,
         (module, write): (&'static str, &'static str),
         stream: &Stream,
-        tiles: u64,
+        given: &[&dyn Arguments],
         per_tile: u32,
         blob: &Blob,
     ) -> Result<(), Failure> {
@@ -198,7 +191,8 @@ impl Kernels {
         }
         let shape = Shape { grid: (blocks(blob.count, per_tile)?, 1), block: BLOCK, shared: 0 };
         let blob = Argument::new(blob.bytes());
-        self.function(module, write, 0)?.launch(shape, stream, &[&tiles as &dyn Arguments, &per_tile, &blob])
+        let all: Vec<&dyn Arguments> = given.iter().copied().chain([&per_tile as &dyn Arguments, &blob]).collect();
+        self.function(module, write, 0)?.launch(shape, stream, &all)
     }
 
     /// Encodes plain tiles with ZSTD, each as one frame, and makes their sizes. Each [`Tile`](super::Tile) has at `output`
@@ -217,7 +211,7 @@ impl Kernels {
 
     /// Puts the same tiles into a blob.
     pub fn zstd_write(&self, stream: &Stream, tiles: u64, longest: u64, blob: &Blob) -> Result<(), Failure> {
-        self.write_pieces(("zstd_encode", "zstd_write"), stream, tiles, pieces(longest, ZSTD_BLOCK)?, blob)
+        self.write_pieces(("zstd_encode", "zstd_write"), stream, &[&tiles], pieces(longest, ZSTD_BLOCK)?, blob)
     }
 
     /// Encodes plain tiles with Deflate and makes their sizes, without the frame of zlib. Each [`Tile`](super::Tile) has at
@@ -244,14 +238,8 @@ impl Kernels {
         sums: u64,
         blob: &Blob,
     ) -> Result<(), Failure> {
-        if blob.count == 0 {
-            return Ok(());
-        }
-        let per_tile = pieces(longest, DEFLATE_BLOCK)?;
-        let function = self.function("deflate_encode", "deflate_write", 0)?;
-        let shape = Shape { grid: (blocks(blob.count, per_tile)?, 1), block: BLOCK, shared: 0 };
-        let blob = Argument::new(blob.bytes());
-        function.launch(shape, stream, &[&tiles as &dyn Arguments, &sums, &per_tile, &blob])
+        let kernel = ("deflate_encode", "deflate_write");
+        self.write_pieces(kernel, stream, &[&tiles, &sums], pieces(longest, DEFLATE_BLOCK)?, blob)
     }
 
     /// Makes rows of a level, and their mask where there is one, from rows of the level above. The table of the reduction

@@ -1,7 +1,7 @@
 //! What emulated encoders make of plain tiles.
 
 use super::Emulated;
-use super::streams::Random;
+use super::streams::{Random, samples};
 
 /// A plain tile and the bytes of its rows.
 pub struct Plain {
@@ -96,4 +96,22 @@ pub fn runs_of_all_lengths() -> Vec<Plain> {
         tiles.push(tile(bytes));
     }
     tiles
+}
+
+/// Bytes of all kinds and of lengths around those that matter, `block` among them.
+pub fn bytes_of_every_kind(block: usize) -> Vec<Plain> {
+    let lengths = [(1, 1), (2, 2), (3, 7), (4, 63), (5, 64), (6, 65), (7, 300), (8, 5000), (9, block), (10, 40_001)];
+    lengths.into_iter().flat_map(|(seed, length)| samples(length, seed)).map(tile).collect()
+}
+
+/// Planes of a predictor: one of zeros with some ones, one of small numbers, two of noise.
+pub fn planes() -> Plain {
+    let mut random = Random(6);
+    let mut bytes = Vec::new();
+    for _ in 0..128 {
+        bytes.extend((0..256).map(|_| u8::from(random.below(30) == 0)));
+        bytes.extend((0..256).map(|_| (random.below(5) * random.below(5)) as u8));
+        bytes.extend(random.bytes(512));
+    }
+    tile(bytes)
 }

@@ -4,6 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use tiffjet::{Error, Image, ReadOptions, Report, Window};
+use tiffjet_cuda::Cuda;
+
 /// The sources of kernels, by the names that `fakekernels.cpp` knows.
 const SOURCES: [&str; 14] = [
     "PLACE",
@@ -130,4 +133,30 @@ pub fn child_in(folder: &Path, test: &str, variables: &[(&str, &str)]) {
     let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{test} with {variables:?}: {}\n{text}", output.status);
     assert!(text.contains("1 passed"), "{test} did not run:\n{text}");
+}
+
+/// The same with all libraries; gives what they wrote on their one timeline.
+#[allow(dead_code)] // not every test binary
+pub fn timeline(test: &str, variables: &[(&str, &str)]) -> Vec<String> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("timeline");
+    let mut all = vec![("FAKECUDA_TIMELINE", path.to_str().expect("a plain name"))];
+    all.extend(variables);
+    child_in(libraries(), test, &all);
+    std::fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect()
+}
+
+/// How many lines of a timeline begin with this.
+#[allow(dead_code)] // as above
+pub fn count(timeline: &[String], word: &str) -> usize {
+    timeline.iter().filter(|line| line.starts_with(word)).count()
+}
+
+/// All pixels of an image by way of the device, on the host.
+#[allow(dead_code)] // as above
+pub fn read(image: &Image, cuda: &Cuda, options: &ReadOptions) -> Result<(Vec<u8>, Report), Error> {
+    let tensor = image.read_with(cuda, &Window::default(), options)?;
+    let mut bytes = vec![0; tensor.storage().length()];
+    tensor.storage().to_host(&mut bytes)?;
+    Ok((bytes, tensor.report))
 }
