@@ -19,6 +19,7 @@ pub mod predictor;
 mod rows;
 pub mod sink;
 pub mod source;
+mod team;
 mod tensor;
 pub mod tiff;
 pub mod validate;
