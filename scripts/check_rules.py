@@ -43,10 +43,9 @@ UNSAFE = {
     "crates/tiffjet/src/cpu/canvas.rs",
     "crates/tiffjet/src/cpu/read.rs",
     "crates/tiffjet/src/cpu/stream.rs",
+    "crates/tiffjet/src/cpu/team.rs",
     "crates/tiffjet/src/dlpack.rs",
     "crates/tiffjet/src/predictor/wide.rs",
-    "crates/tiffjet/src/sink/mapped.rs",
-    "crates/tiffjet/src/team.rs",
     "crates/tiffjet/src/tensor.rs",
 }
 

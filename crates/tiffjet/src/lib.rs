@@ -19,7 +19,6 @@ pub mod predictor;
 mod rows;
 pub mod sink;
 pub mod source;
-mod team;
 mod tensor;
 pub mod tiff;
 pub mod validate;

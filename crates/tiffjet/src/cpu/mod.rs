@@ -9,6 +9,7 @@ mod pipeline;
 mod read;
 mod reduce;
 mod stream;
+mod team;
 mod tile;
 mod unpack;
 mod write;
@@ -91,11 +92,6 @@ impl Cpu {
     /// Makes the rows of one level from those of the level above, as the pipeline does.
     pub fn reducer(&self, plan: &OverviewPlan) -> Result<Box<dyn Reducer>> {
         reduce::reducer(plan, self.pool.clone())
-    }
-
-    /// Its threads.
-    pub(crate) fn pool(&self) -> &Arc<ThreadPool> {
-        &self.pool
     }
 
     /// How many cores work at once.

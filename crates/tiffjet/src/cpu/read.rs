@@ -13,6 +13,7 @@ use rayon::ThreadPool;
 use super::cache::{Cache, Pixels, Touch};
 use super::canvas::Canvas;
 use super::far;
+use super::team::together;
 use super::tile;
 use super::unpack::{self, Unpack};
 use crate::backend::{ReadJob, ReadOptions, changed, common_bytes};
@@ -21,7 +22,6 @@ use crate::error::{Error, Result};
 use crate::interrupt::wanted;
 use crate::plan::{ReadPlan, TileRead, runs as tile_runs};
 use crate::source::Source;
-use crate::team::together;
 use crate::tensor::Report;
 
 /// Compressed bytes that one run fetches at once.

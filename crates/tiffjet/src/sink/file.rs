@@ -7,14 +7,13 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::hash::{BuildHasher, RandomState};
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::mapped::Mapped;
 use super::{Patches, Sink};
 use crate::error::{Error, Result};
 
@@ -30,12 +29,7 @@ pub struct FileSink {
     target: PathBuf,
     directory: PathBuf,
     part: PathBuf,
-    file: Arc<File>,
-    /// The last bytes of it, which are still here.
-    buffer: Vec<u8>,
-    /// Where the next byte goes, behind all that were written.
-    end: u64,
-    mapped: Option<Mapped>,
+    file: BufWriter<File>,
     committed: bool,
 }
 
@@ -64,100 +58,24 @@ impl FileSink {
         };
         remove_stale(&directory, &base);
         let (part, file) = create_locked(&directory, &base)?;
-        let file = Arc::new(file);
-        let sink = Self {
+        let mut sink = Self {
             name: name.clone(),
             target,
             directory,
             part,
-            mapped: Mapped::new(&file),
-            file,
-            buffer: Vec::new(),
-            end: 0,
+            file: BufWriter::with_capacity(BUFFER, file),
             committed: false,
         };
         if let Some(old) = old {
-            sink.file.set_permissions(old.permissions())?;
+            sink.file.get_mut().set_permissions(old.permissions())?;
         }
         Ok(sink)
     }
 
-    fn flush(&mut self) -> std::io::Result<()> {
-        self.file.write_all_at(&self.buffer, self.end - self.buffer.len() as u64)?;
-        self.buffer.clear();
-        Ok(())
-    }
-
-    fn add(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        if self.buffer.len() + bytes.len() > BUFFER {
-            self.flush()?;
-        }
-        if bytes.len() >= BUFFER {
-            self.file.write_all_at(bytes, self.end)?;
-        } else {
-            self.buffer.extend_from_slice(bytes);
-        }
-        self.end += bytes.len() as u64;
-        Ok(())
-    }
-
-    fn put(&mut self, at: u64, bytes: &[u8]) -> std::io::Result<()> {
-        self.flush()?;
-        self.file.write_all_at(bytes, at)?;
-        self.end = self.end.max(at + bytes.len() as u64);
-        Ok(())
-    }
-
-    /// By many threads, where they can; or not at all.
-    fn fill(&mut self, pieces: &[(u64, &[u8])]) -> std::io::Result<bool> {
-        let Some(mapped) = &mut self.mapped else { return Ok(false) };
-        if !mapped.fill(pieces)? {
-            return Ok(false);
-        }
-        let ends = pieces.iter().map(|(at, bytes)| at + bytes.len() as u64);
-        let end = ends.max().unwrap_or(0);
-        // What waits in the buffer stands before the end.
-        if end > self.end {
-            self.flush()?;
-            self.end = end;
-        }
-        Ok(true)
-    }
-
-    fn add_all(&mut self, parts: &[&[u8]]) -> std::io::Result<()> {
-        let mut at = self.end;
-        let pieces: Vec<(u64, &[u8])> = parts
-            .iter()
-            .map(|part| {
-                at += part.len() as u64;
-                (at - part.len() as u64, *part)
-            })
-            .collect();
-        if self.fill(&pieces)? { Ok(()) } else { parts.iter().try_for_each(|part| self.add(part)) }
-    }
-
-    fn put_all(&mut self, pieces: &[(u64, &[u8])]) -> std::io::Result<()> {
-        if self.fill(pieces)? { Ok(()) } else { pieces.iter().try_for_each(|(at, bytes)| self.put(*at, bytes)) }
-    }
-
-    fn copy_from(&mut self, from: &mut File, range: Range<u64>) -> std::io::Result<()> {
-        self.flush()?;
-        from.seek(SeekFrom::Start(range.start))?;
-        (&*self.file).seek(SeekFrom::Start(self.end))?;
-        // From file to file the kernel copies by itself.
-        let length = range.end - range.start;
-        let copied = std::io::copy(&mut Read::by_ref(from).take(length), &mut &*self.file)?;
-        self.end += copied;
-        if copied == length { Ok(()) } else { Err(std::io::ErrorKind::UnexpectedEof.into()) }
-    }
-
     fn publish(&mut self) -> std::io::Result<()> {
         use std::io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
-        self.flush()?;
-        if self.mapped.take().is_some() {
-            self.file.set_len(self.end)?;
-        }
-        self.file.sync_all()?;
+        self.file.flush()?;
+        self.file.get_ref().sync_all()?;
         fs::rename(&self.part, &self.target)?;
         self.committed = true;
         // The name is on the disk when its directory is. Not every directory can be opened or synced: then the file
@@ -175,15 +93,23 @@ impl Sink for FileSink {
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.write_all(&[bytes])
-    }
-
-    fn write_all(&mut self, parts: &[&[u8]]) -> Result<()> {
-        self.add_all(parts).map_err(|e| Error::io(&self.name, e))
+        self.file.write_all(bytes).map_err(|e| Error::io(&self.name, e))
     }
 
     fn copy(&mut self, file: &mut File, range: Range<u64>) -> Result<()> {
-        self.copy_from(file, range).map_err(|e| Error::io(&self.name, e))
+        let length = range.end - range.start;
+        let mut run = || -> std::io::Result<u64> {
+            use std::io::Read;
+            self.file.flush()?;
+            file.seek(SeekFrom::Start(range.start))?;
+            // From file to file the kernel copies by itself.
+            std::io::copy(&mut Read::by_ref(file).take(length), self.file.get_mut())
+        };
+        match run() {
+            Ok(copied) if copied == length => Ok(()),
+            Ok(_) => Err(Error::io(&self.name, std::io::ErrorKind::UnexpectedEof.into())),
+            Err(e) => Err(Error::io(&self.name, e)),
+        }
     }
 
     fn patches(&self) -> Patches {
@@ -191,15 +117,11 @@ impl Sink for FileSink {
     }
 
     fn patch(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
-        self.patch_all(&[(at, bytes)])
-    }
-
-    fn patch_all(&mut self, pieces: &[(u64, &[u8])]) -> Result<()> {
-        self.put_all(pieces).map_err(|e| Error::io(&self.name, e))
-    }
-
-    fn is_mapped(&self) -> bool {
-        self.mapped.is_some()
+        let write = |file: &mut BufWriter<File>| {
+            file.flush()?;
+            file.get_ref().write_all_at(bytes, at)
+        };
+        write(&mut self.file).map_err(|e| Error::io(&self.name, e))
     }
 
     fn directory(&self) -> Option<&Path> {
@@ -303,29 +225,6 @@ mod tests {
         Box::new(sink).commit().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(names(dir.path()), ["a.tif"]);
-    }
-
-    #[test]
-    fn many_threads_write_what_one_does() {
-        let Ok(dir) = tempfile::tempdir_in("/dev/shm") else { return };
-        let pool = Arc::new(rayon::ThreadPoolBuilder::new().num_threads(4).build().unwrap());
-        let pixels: Vec<u8> = (0..3_000_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
-        let files = [false, true].map(|mapped| {
-            let path = dir.path().join(format!("{mapped}.tif"));
-            let mut sink = FileSink::create(&path).unwrap();
-            sink.mapped = Mapped::with(&sink.file, &pool).filter(|_| mapped);
-            sink.write(b"head").unwrap();
-            sink.write_all(&[&pixels[..700_000], b"", &pixels[..9]]).unwrap();
-            sink.write(&pixels[5..70_000]).unwrap();
-            sink.write_all(&[&pixels[1..1_000_000], &pixels[2..1_000_000]]).unwrap();
-            sink.patch_all(&[(100, &pixels[3..600_000]), (9_000_000, &pixels)]).unwrap();
-            sink.write(b"tail").unwrap();
-            sink.patch(1, b"a").unwrap();
-            Box::new(sink).commit().unwrap();
-            fs::read(path).unwrap()
-        });
-        assert!(files[0] == files[1] && files[0].ends_with(b"tail"));
-        assert_eq!(files[1].len(), 12_000_004);
     }
 
     #[test]

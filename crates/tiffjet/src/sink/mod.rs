@@ -1,7 +1,6 @@
 //! Bytes out.
 
 mod file;
-mod mapped;
 mod memory;
 #[cfg(feature = "remote")]
 mod object;
@@ -61,11 +60,6 @@ pub trait Sink: Send {
     /// Adds bytes at the end.
     fn write(&mut self, bytes: &[u8]) -> Result<()>;
 
-    /// Adds parts at the end, one after the other.
-    fn write_all(&mut self, parts: &[&[u8]]) -> Result<()> {
-        parts.iter().try_for_each(|part| self.write(part))
-    }
-
     /// Adds a part of a file at the end.
     fn copy(&mut self, file: &mut File, range: Range<u64>) -> Result<()> {
         let fail = |e| Error::io(self.name(), e);
@@ -90,16 +84,6 @@ pub trait Sink: Send {
     fn patch(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
         let _ = (at, bytes);
         Err(Error::io(self.name(), std::io::ErrorKind::Unsupported.into()))
-    }
-
-    /// Writes pieces at their places, which do not overlap.
-    fn patch_all(&mut self, pieces: &[(u64, &[u8])]) -> Result<()> {
-        pieces.iter().try_for_each(|(at, bytes)| self.patch(*at, bytes))
-    }
-
-    /// Whether many threads at once write parts and pieces into memory: what is put aside for it is best in memory too.
-    fn is_mapped(&self) -> bool {
-        false
     }
 
     /// A directory for what must be put aside: where the destination has room, so has this.

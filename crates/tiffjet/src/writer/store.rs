@@ -5,7 +5,6 @@
 //! bytes are the same as when all of it is put aside first. Where no tile is compressed, all have their place before the
 //! first one comes, in a COG too, and nothing is put aside.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
@@ -32,13 +31,9 @@ struct Slot {
     length: u32,
 }
 
-/// Bytes that wait in memory. Where there is a directory for them, a file costs little more; but not where that file would
-/// be memory itself.
+/// Bytes that wait in memory. Where there is a directory for them, a file costs little more.
 fn spooled_in_memory(sink: &dyn Sink, plan: &WritePlan) -> u64 {
     let share = plan.spool_memory();
-    if sink.is_mapped() && plan.memory.is_none() {
-        return u64::MAX;
-    }
     if sink.directory().is_some() { share.min(SPOOLED_BESIDE_FILES) } else { share }
 }
 
@@ -82,15 +77,6 @@ struct Placed {
 const BUFFER: usize = 1 << 20;
 
 impl Placed {
-    fn write_all(&mut self, pieces: &[(u64, &[u8])], sink: &mut dyn Sink) -> Result<()> {
-        let total: usize = pieces.iter().map(|(_, bytes)| bytes.len()).sum();
-        if !sink.is_mapped() || total < BUFFER / 2 {
-            return pieces.iter().try_for_each(|(at, bytes)| self.write(*at, bytes, sink));
-        }
-        self.flush(sink)?;
-        sink.patch_all(pieces)
-    }
-
     fn write(&mut self, at: u64, bytes: &[u8], sink: &mut dyn Sink) -> Result<()> {
         let joins = self.at + self.buffer.len() as u64 == at;
         if !joins || self.buffer.len() + bytes.len() > BUFFER {
@@ -189,15 +175,16 @@ impl Store {
         let image = self.check(&plan, rows)?;
         let first = image.tile(rows.plane, rows.row, rows.col) as usize;
         if self.placed.is_some() {
-            return self.place(key, first, &rows.tiles);
+            let mut tiles = rows.tiles.iter().zip(first..);
+            return tiles.try_for_each(|(tile, i)| self.place(key, i, tile));
         }
         match &mut self.direct {
             Some(direct) if key == (0, false) && direct.next == turn(image, rows) => {
-                let tiles: Vec<&[u8]> = rows.tiles.iter().map(|tile| &**tile).collect();
-                self.sink.write_all(&tiles)?;
-                for (slot, tile) in self.levels[0][first..].iter_mut().zip(tiles) {
-                    *slot = Slot { at: direct.position, length: tile.len() as u32 };
+                for (i, tile) in rows.tiles.iter().enumerate() {
+                    let at = direct.position;
+                    self.sink.write(tile)?;
                     direct.position += tile.len() as u64;
+                    self.levels[0][first + i] = Slot { at, length: tile.len() as u32 };
                 }
                 direct.next += rows.tiles.len() as u64;
                 self.catch_up(image)?;
@@ -216,25 +203,24 @@ impl Store {
         self.check_size()
     }
 
-    /// Writes neighbouring tiles to their places.
-    fn place(&mut self, key: Key, first: usize, tiles: &[Cow<'_, [u8]>]) -> Result<()> {
+    /// Writes a tile to its place.
+    fn place(&mut self, key: Key, i: usize, tile: &[u8]) -> Result<()> {
+        let slot = self.slots(key)[i];
         let Some(placed) = &mut self.placed else { return Ok(()) };
-        let Some(places) = placed.layout.places.get(&key) else { return Ok(()) };
-        let slots = if key.1 { &mut self.masks[key.0] } else { &mut self.levels[key.0] };
-        let around: Vec<_> = tiles.iter().map(|tile| (cog::leader(tile), cog::trailer(tile))).collect();
-        let mut pieces: Vec<(u64, &[u8])> = Vec::with_capacity(3 * tiles.len());
-        for ((tile, (leader, trailer)), i) in tiles.iter().zip(&around).zip(first..) {
-            let (at, slot) = (places[i], &mut slots[i]);
-            if tile.len() as u64 != u64::from(slot.length) {
-                let what = format!("tile {i} of level {}: {} bytes instead of {}", key.0, tile.len(), slot.length);
-                return Err(Error::invalid(self.sink.name(), what));
-            }
-            let all: [(u64, &[u8]); 3] =
-                [(at.saturating_sub(cog::LEADER), leader), (at, tile), (at + u64::from(slot.length), trailer)];
-            pieces.extend(if self.plan.cog { &all[..] } else { &all[1..2] });
-            slot.at = at;
+        if tile.len() as u64 != u64::from(slot.length) {
+            let what = format!("tile {i} of level {}: {} bytes instead of {}", key.0, tile.len(), slot.length);
+            return Err(Error::invalid(self.sink.name(), what));
         }
-        placed.write_all(&pieces, &mut *self.sink)
+        let at = placed.layout.places.get(&key).map_or(0, |places| places[i]);
+        if self.plan.cog {
+            placed.write(at - cog::LEADER, &cog::leader(tile), &mut *self.sink)?;
+        }
+        placed.write(at, tile, &mut *self.sink)?;
+        if self.plan.cog {
+            placed.write(at + tile.len() as u64, &cog::trailer(tile), &mut *self.sink)?;
+        }
+        self.slots_mut(key)[i].at = at;
+        Ok(())
     }
 
     /// Notes the length of every tile of an image that is not compressed.

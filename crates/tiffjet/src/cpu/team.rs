@@ -19,7 +19,7 @@ const LOOKS: u32 = 2_000;
 /// Runs `work` in this thread and in up to `helpers` threads of the pool at once. Each call must end when nothing is
 /// left to do, so one that begins late does no harm, and one that did not begin at all is not waited for: on a busy
 /// machine that may be long.
-pub(crate) fn together(pool: &ThreadPool, helpers: usize, work: &(dyn Fn() + Sync)) {
+pub(super) fn together(pool: &ThreadPool, helpers: usize, work: &(dyn Fn() + Sync)) {
     if helpers == 0 {
         return work();
     }
