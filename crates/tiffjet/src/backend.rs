@@ -170,4 +170,10 @@ pub trait Pipeline: Send {
 
     /// All rows were pushed: gives what is left, and tells what it took.
     fn finish(&mut self, emit: &mut Emit<'_>) -> Result<Report>;
+
+    /// Whether it makes tiles faster than files take them: what must wait is best in memory then, where nobody says how
+    /// much of it there is.
+    fn is_fast(&self) -> bool {
+        false
+    }
 }

@@ -153,6 +153,10 @@ impl Pipeline for Encoding {
         report.routes = self.work.iter().flat_map(|work| work.waves.routes()).collect();
         Ok(report)
     }
+
+    fn is_fast(&self) -> bool {
+        true
+    }
 }
 
 /// Encodes rows of one level apart from the rest of their image.

@@ -74,7 +74,7 @@ impl Writer {
     pub fn create_on(backend: Arc<dyn Backend>, sink: Box<dyn Sink>, options: &WriteOptions) -> Result<Self> {
         let plan = Arc::new(WritePlan::new(sink.name(), options)?);
         let pipeline = backend.pipeline(sink.name(), &plan)?;
-        let store = Store::new(plan.clone(), sink)?;
+        let store = Store::new(plan.clone(), sink, pipeline.is_fast())?;
         Ok(Self { plan, pipeline, store, rows: 0, failed: false })
     }
 
