@@ -126,11 +126,10 @@ pub fn receive(connection: &mut TcpStream) -> io::Result<Result<Request, Status>
             Err(error) => return Err(error),
         };
         head.extend_from_slice(&buffer[..count]);
-        if let Some(end) = head.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
-            return Ok(Request::parse(&head[..end]));
-        }
-        if head.len() > HEAD {
-            return Ok(Err(Status::HeadTooLarge));
+        match head.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
+            Some(end) if end <= HEAD => return Ok(Request::parse(&head[..end])),
+            None if head.len() <= HEAD => {}
+            _ => return Ok(Err(Status::HeadTooLarge)),
         }
     }
 }

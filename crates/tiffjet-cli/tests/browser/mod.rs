@@ -59,7 +59,7 @@ impl Browser {
             errors: Vec::new(),
             _folder: folder,
         };
-        let target = browser.call("Target.createTarget", json!({"url": "about:blank", "width": 1000, "height": 640}));
+        let target = browser.call("Target.createTarget", json!({"url": "about:blank"}));
         let attached = json!({"targetId": target["targetId"], "flatten": true});
         browser.session = browser.call("Target.attachToTarget", attached)["sessionId"].as_str().unwrap().to_owned();
         browser.call("Runtime.enable", json!({}));
