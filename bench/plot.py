@@ -14,7 +14,7 @@ from pathlib import Path
 
 COLOURS = ["#0072b2", "#e69f00", "#56b4e9", "#cc79a7", "#999999", "#d55e00", "#f0e442"]
 OURS = "tiffjet"
-WIDTH, LABEL, NUMBER = 760, 210, 70
+WIDTH, LABEL, NUMBER = 780, 230, 70
 BAR, GAP, TOP = 13, 12, 74
 
 STYLE = """text { font: 12px system-ui, sans-serif; fill: #24292f } .title { font-size: 15px; font-weight: 600 }

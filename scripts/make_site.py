@@ -16,6 +16,7 @@ import os
 import re
 import shutil
 import sys
+import textwrap
 import tomllib
 from pathlib import Path
 
@@ -36,7 +37,7 @@ main { padding: 24px 40px 80px; min-width: 0 } h1 { line-height: 1.2 } h2 { marg
 pre, code { font: 13.5px/1.5 ui-monospace, monospace } code { background: var(--panel); padding: .1em .3em; border-radius: 4px }
 pre { background: var(--panel); padding: 12px 16px; border-radius: 6px; overflow-x: auto } pre code { padding: 0; background: none }
 table { border-collapse: collapse; display: block; overflow-x: auto } th, td { border: 1px solid var(--line); padding: 4px 10px; text-align: left; vertical-align: top }
-img { max-width: 100%; height: auto } dt { margin-top: 1em } .signature { font-weight: 600 }
+h1 code, h2 code, h3 code { font-size: inherit; background: none; padding: 0 } img { max-width: 100%; height: auto } dt { margin-top: 1em } .signature { font-weight: 600 }
 @media (max-width: 800px) { .page { display: block } nav { position: static; height: auto; border-right: 0; border-bottom: 1px solid var(--line) } main { padding: 20px } }
 """
 
@@ -81,10 +82,10 @@ def notebook_as_markdown(text):
 
 def signature(node):
     """A function as it is called."""
-    arguments = ast.unparse(node.args)
-    arguments = re.sub(r"^self(, /)?(, )?|^cls(, )?", "", arguments)
+    arguments = re.sub(r"^self(, /)?(, )?|^cls(, )?", "", ast.unparse(node.args))
     returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
-    return f"{node.name}({arguments}){returns}"
+    line = f"{node.name}({arguments}){returns}"
+    return line if len(line) <= 100 else "\n".join(textwrap.wrap(line, 100, subsequent_indent="    ", break_long_words=False))
 
 
 def public(nodes):
@@ -105,8 +106,7 @@ def docstring(node):
     """Sections underlined as numpydoc has them become bold, examples become code."""
     text = ast.get_docstring(node) or ""
     text = re.sub(r"^(\w[\w ]*)\n-{3,}$", r"**\1**\n", text, flags=re.MULTILINE)
-    text = re.sub(r"^(\w[\w, *]*) : (.+)\n((?:    .*\n?)+)", lambda m: f"- `{m[1]}` ({m[2]}): " + " ".join(m[3].split()) + "\n",
-                  text, flags=re.MULTILINE)
+    text = re.sub(r"^(\w[\w, *]*)(?: : .+)?\n((?: {4}.+\n?)+)", lambda m: f"- `{m[1]}`: {' '.join(m[2].split())}\n", text, flags=re.MULTILINE)
     return re.sub(r"((?:^(?:>>>|\.\.\.).*\n(?:(?!>>>|\.\.\.|\n).+\n?)*)+)", r"\n```pycon\n\1```\n", text + "\n", flags=re.MULTILINE)
 
 
