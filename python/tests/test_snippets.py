@@ -32,6 +32,10 @@ def missing(snippet):
         return "no GPU"
     if first.startswith("# needs PyTorch") and importlib.util.find_spec("torch") is None:
         return "no PyTorch"
+    # Parts of the package that a build may not have yet.
+    for name, part in {"open_mosaic": "mosaic", "tiffjet.windows": "windows", "tiffjet.torch": "torch"}.items():
+        if name in snippet and importlib.util.find_spec(f"tiffjet.{part}") is None:
+            return f"no tiffjet.{part}"
     return None
 
 

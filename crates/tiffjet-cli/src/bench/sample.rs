@@ -1,5 +1,7 @@
 //! A raster to measure with, where none is given.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 
 use tiffjet::sink::FileSink;
@@ -7,19 +9,21 @@ use tiffjet::{DType, Error, Result, RowsView, WriteOptions, Writer};
 
 use crate::args::Input;
 
-/// A file that goes away with this.
+/// A file that goes away with this, in a folder that nobody else can write to.
 pub struct Sample {
-    path: PathBuf,
+    folder: PathBuf,
 }
 
 impl Sample {
     /// Heights like those of a landscape, with the noise that real ones have.
     pub fn make(size: u32, codec: &str) -> Result<Self> {
-        let path = std::env::temp_dir().join(format!("tiffjet-bench-{}.tif", std::process::id()));
+        let folder = std::env::temp_dir().join(format!("tiffjet-bench-{}", std::process::id()));
+        let made = DirBuilder::new().mode(0o700).create(&folder);
+        made.map_err(|error| Error::io(&folder.to_string_lossy().into(), error))?;
+        let sample = Self { folder };
         let mut options = WriteOptions::new([1, size as usize, size as usize], DType::Float32);
         codec.clone_into(&mut options.compression);
-        let mut writer = Writer::create(FileSink::create(&path)?, &options)?;
-        let sample = Self { path };
+        let mut writer = Writer::create(FileSink::create(sample.path())?, &options)?;
         let mut state = 1u32;
         for y in 0..size {
             let row: Vec<u8> = (0..size).flat_map(|x| height(y, x, &mut state).to_ne_bytes()).collect();
@@ -30,15 +34,19 @@ impl Sample {
         Ok(sample)
     }
 
+    fn path(&self) -> PathBuf {
+        self.folder.join("heights.tif")
+    }
+
     pub fn input(&self) -> Input {
-        self.path.clone().into_os_string().into()
+        self.path().into_os_string().into()
     }
 }
 
 impl Drop for Sample {
     fn drop(&mut self) {
-        // A file that is not there was never finished.
-        let _ = std::fs::remove_file(&self.path);
+        // What can't be removed is left to whoever cleans that folder.
+        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
