@@ -14,7 +14,7 @@ BUILD := build
 # variable would make zstd's build script take the library of the system instead, of whatever version it has.
 unexport ZSTD_SYS_USE_PKG_CONFIG
 
-.PHONY: help demo test test-python test-gpu servers wheel judge round-trip check fmt clippy rules doc kernels kernels-check clean
+.PHONY: help demo test test-python test-gpu servers wheel crate site figures judge round-trip check fmt clippy rules doc kernels kernels-check clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -47,7 +47,27 @@ servers: ## azurite and nginx for the tests of remote files, from npm and Debian
 wheel: ## build/wheels/tiffjet-*.whl, for every Python from 3.11 on
 	$(PYTHON) -m venv $(BUILD)/wheel-venv
 	$(BUILD)/wheel-venv/bin/pip install --quiet "maturin>=1.9,<2"
-	$(BUILD)/wheel-venv/bin/maturin build --release --locked --out $(BUILD)/wheels
+	rm -f $(BUILD)/wheels/tiffjet-*.whl
+	$(BUILD)/wheel-venv/bin/maturin build --release --locked --compatibility pypi --out $(BUILD)/wheels
+	$(PYTHON) -B scripts/check_wheel.py $(BUILD)/wheels/tiffjet-*.whl
+
+# Crates that are not published yet can't be looked up by those that need them: their files are listed, and the first is built.
+crate: ## can the crates be packed, with all they need
+	for crate in tiffjet tiffjet-cuda tiffjet-cli; do $(CARGO) package --package $$crate --locked --allow-dirty --list > $(BUILD)/$$crate.files; done
+	$(PYTHON) -B scripts/check_crates.py $(BUILD)
+	$(CARGO) package --package tiffjet --locked --allow-dirty --no-verify --quiet
+
+SITE_RUST ?= 1
+
+site: ## build/site/index.html, the documentation, offline; SITE_RUST=0 leaves out the pages of rustdoc
+	@mkdir -p $(BUILD)
+	$(if $(filter 1,$(SITE_RUST)),$(CARGO) doc --workspace --exclude tiffjet-cli --exclude tiffjet-testkit --exclude tiffjet-bench --no-deps --locked --quiet)
+	$(PYTHON) -m venv $(BUILD)/site-venv
+	$(BUILD)/site-venv/bin/pip install --quiet -r docs/requirements.txt
+	$(BUILD)/site-venv/bin/python -B scripts/make_site.py $(BUILD)/site $(if $(filter 1,$(SITE_RUST)),--rust target/doc)
+
+figures: ## figures and tables of the README, from the newest records in bench/records
+	$(PYTHON) -B bench/figures.py
 
 # Another judge, told the file and what it was made of (--expect), and how many of the files it sees: one of so many.
 JUDGE_PYTHON ?= $(BUILD)/judges/bin/python

@@ -4,21 +4,34 @@ BENCH_DATA ?= build/bench-data
 BENCH_VENV ?= build/bench-venv
 BENCH_PYTHON ?= python3
 BENCH_OUT ?= build/bench
+BENCH_SIZE ?= 4096
+BENCH_OPTIONS ?=
+BENCH_GPU_PYTHON ?= python3
 BENCH_RUN = $(BENCH_VENV)/bin/python bench/run.py --data $(BENCH_DATA)
 BENCH_MAKE_DATA = $(BENCH_VENV)/bin/python bench/make_data.py --data $(BENCH_DATA)
 
-.PHONY: bench bench-full bench-rivals bench-write bench-remote bench-worker
+.PHONY: bench bench-full bench-gpu bench-rivals bench-write bench-remote bench-worker
 
-bench: $(BENCH_VENV)/ready bench-worker ## tiffjet against its rivals on the CPU: 4096 x 4096, 34 files, about 20 minutes on two quiet cores
-	$(BENCH_MAKE_DATA) --size 4096 --set small
-	$(BENCH_RUN) --sizes 4096 --set small --out $(BENCH_OUT).json
+bench: $(BENCH_VENV)/ready bench-worker ## tiffjet against its rivals on the CPU: table, plot and record in build/; 34 files, about 20 minutes on two quiet cores
+	$(BENCH_MAKE_DATA) --size $(BENCH_SIZE) --set small
+	$(BENCH_RUN) --sizes $(BENCH_SIZE) --set small $(BENCH_OPTIONS) --out $(BENCH_OUT).json
 	$(BENCH_VENV)/bin/python bench/report.py $(BENCH_OUT).json | tee $(BENCH_OUT).md
+	$(BENCH_VENV)/bin/python bench/plot.py $(BENCH_OUT).json > $(BENCH_OUT).svg
 
-bench-full: $(BENCH_VENV)/ready bench-worker ## the same on every file, 4096 and 8192: hours, about 25 GB of disk
+bench-full: $(BENCH_VENV)/ready bench-worker bench-write bench-gpu ## the same on every file, 4096 and 8192, writing, and a GPU where there is one: hours, about 25 GB of disk
 	$(BENCH_MAKE_DATA) --size 4096 --set full
 	$(BENCH_MAKE_DATA) --size 8192 --set full
 	$(BENCH_RUN) --sizes 4096,8192 --set full --rounds 9 --out $(BENCH_OUT)-full.json
 	$(BENCH_VENV)/bin/python bench/report.py $(BENCH_OUT)-full.json | tee $(BENCH_OUT)-full.md
+	$(BENCH_VENV)/bin/python bench/plot.py $(BENCH_OUT)-full.json > $(BENCH_OUT)-full.svg
+
+# Rivals on a GPU are those of the Python that is named: CuPy, tifffile, xarray-spatial and nvTIFF are found or left out.
+bench-gpu: ## reading on a GPU, where there is one, against nvTIFF, xarray-spatial, tifffile and rasterio with CuPy (BENCH_GPU_PYTHON=)
+	@if ! nvidia-smi -L 2> /dev/null; then echo "no GPU here: left out"; exit 0; fi; \
+	cargo build --release -p tiffjet-cuda --examples; \
+	$(BENCH_GPU_PYTHON) bench/gpu/read.py --data $(BENCH_DATA)-gpu --out $(BENCH_OUT)-gpu-read.json \
+	    --tiffjet target/release/examples/read_bench --check target/release/examples/corpus; \
+	$(BENCH_GPU_PYTHON) bench/plot.py $(BENCH_OUT)-gpu-read.json > $(BENCH_OUT)-gpu-read.svg
 
 bench-rivals: $(BENCH_VENV)/ready ## the rivals alone, 2048 x 2048: a minute or two, to try the benchmark itself
 	$(BENCH_MAKE_DATA) --size 2048 --set small
@@ -37,8 +50,7 @@ bench-remote: $(BENCH_VENV)/ready servers wheel ## remote COGs, against GDAL, as
 bench-worker:
 	cargo build --release -p tiffjet-bench -p tiffjet-cli
 
-$(BENCH_VENV)/ready: bench/requirements.txt
-	$(BENCH_PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 13) and "the rivals need Python 3.13: make BENCH_PYTHON=...")'
+$(BENCH_VENV)/ready: bench/requirements.txt bench/install.py
 	$(BENCH_PYTHON) -m venv $(BENCH_VENV)
-	$(BENCH_VENV)/bin/pip install --quiet -r bench/requirements.txt
+	$(BENCH_VENV)/bin/python bench/install.py
 	touch $@

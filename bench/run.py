@@ -119,9 +119,11 @@ class Bench:
                         f"{engines.WORKER} is missing: cargo build --release -p tiffjet-bench, or --rivals-only"
                     )
                 versions = self.fleet[engine].ask("versions")
+                if "error" in versions:
+                    print(f"{engine.name} is left out: it can't be started here ({self.log.name} says why)", flush=True)
                 facts = {"kind": engine.kind, "note": engine.note, "env": engine.env, "versions": versions}
                 self.result["engines"][engine.name] = facts
-        return found
+        return [e for e in found if "error" not in self.result["engines"][e.name]["versions"]]
 
     def run(self):
         for size in self.args.sizes.split(","):

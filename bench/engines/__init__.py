@@ -50,6 +50,8 @@ ENGINES = [
     Engine("tifffile-n", "rival", "tiff_file", (0,), note="as many workers as cores"),
     Engine("async-geotiff", "rival", "async_geotiff", note="its own thread pool"),
     Engine("xarray-spatial", "rival", "xarray_spatial", note="its own thread pool"),
+    Engine("rioxarray", "rival", "rioxarray_", (), NO_LISTING, note="GTiff, one thread, into a DataArray"),
+    Engine("cog3pio", "rival", "cog3pio_", roles=only("read"), note="one thread"),
     Engine("rasterio", "rival", "gdal", ("", ""), roles=only("open"), note="rasterio.open(path), nothing set"),
     Engine("gdal-1-cold", "rival", "gdal", ("GTiff", 1), SMALL_CACHE, only("windows"), "block cache of 8 MB"),
     Engine("gdal-n-cold", "rival", "gdal", ("GTiff", "ALL_CPUS"), SMALL_CACHE, only("windows"), "block cache of 8 MB"),

@@ -5,14 +5,17 @@
 
 #![allow(clippy::print_stdout)] // saying what happens is the point
 
+use std::borrow::Cow;
 use std::error::Error;
 use std::fs::{self, File};
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use tiffjet::sink::FileSink;
-use tiffjet::{Cpu, GeoTags, Image, RowsView, Tensor, Window, WriteOptions, Writer};
+use tiffjet::{Backend, Cpu, DeviceRows, GeoTags, Image, RowsView, Tensor, Window, WriteOptions, Writer};
+use tiffjet_cuda::Cuda;
 use tiffjet_testkit::{Compression, Tiff};
 
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
@@ -27,19 +30,49 @@ const PICTURE: usize = 1024;
 fn main() -> Outcome {
     let folder = PathBuf::from(std::env::args_os().nth(1).ok_or("usage: demo FOLDER")?);
     fs::create_dir_all(&folder)?;
-    println!("tiffjet demo on the CPU, {} threads (there is no GPU backend yet)\n", Cpu::shared()?.threads());
+    let device = Device::best()?;
+    println!("tiffjet demo on {}\n", device.name);
 
     let path = folder.join("terrain.tif");
     let made = make(&path)?;
     let image = tiffjet::open(&path)?;
     describe(&image);
-    let pixels = read_whole(&image, &made)?;
-    let cog = write_cog(&image, &pixels, &folder.join("terrain-cog.tif"))?;
-    read_window(&cog, &made)?;
+    let pixels = read_whole(&device, &image, &made)?;
+    let cog = write_cog(&device, &image, &pixels, &folder.join("terrain-cog.tif"))?;
+    read_window(&device, &cog, &made)?;
     save_picture(&cog, &folder.join("terrain.png"))?;
 
     println!("\nThe files are in {}", folder.display());
     Ok(())
+}
+
+/// Where the work is done: a GPU where there is one.
+struct Device {
+    name: String,
+    backend: Arc<dyn Backend>,
+}
+
+impl Device {
+    fn best() -> Outcome<Self> {
+        if let Ok(cuda) = tiffjet_cuda::available().and_then(|()| Cuda::new(0)) {
+            let name = format!("{}, {}", cuda.name(), cuda.device().name);
+            return Ok(Self { name, backend: Arc::new(cuda) });
+        }
+        let cpu = Cpu::shared()?;
+        Ok(Self {
+            name: format!("the CPU, {} threads (no GPU can be used here)", cpu.threads()),
+            backend: Arc::new(cpu),
+        })
+    }
+
+    /// Reads twice, for the first time takes memory and, on a GPU, loads kernels; gives the second.
+    fn read(&self, image: &Image, window: &Window) -> Outcome<(Tensor, f64)> {
+        image.read_on(&*self.backend, window)?;
+        let begun = Instant::now();
+        let pixels = image.read_on(&*self.backend, window)?;
+        pixels.storage().ready_for(0)?;
+        Ok((pixels, begun.elapsed().as_secs_f64()))
+    }
 }
 
 /// Writes heights in metres as a GeoTIFF; gives them as they must be read.
@@ -75,11 +108,9 @@ fn describe(image: &Image) {
     println!("        {crs}, pixels of {size} m");
 }
 
-fn read_whole(image: &Image, made: &[u8]) -> Outcome<Tensor> {
-    let begun = Instant::now();
-    let pixels = image.read(&Window::default())?;
-    let seconds = begun.elapsed().as_secs_f64();
-    if little_endian(&pixels)? != made {
+fn read_whole(device: &Device, image: &Image, made: &[u8]) -> Outcome<Tensor> {
+    let (pixels, seconds) = device.read(image, &Window::default())?;
+    if *little_endian(&pixels)? != *made {
         return Err("the pixels are not those that were written".into());
     }
     let speed = pixels.report.bytes_out as f64 / seconds / 1e6;
@@ -92,7 +123,7 @@ fn read_whole(image: &Image, made: &[u8]) -> Outcome<Tensor> {
 }
 
 /// Writes pixels with overviews in the order of a COG, where the image lies.
-fn write_cog(image: &Image, pixels: &Tensor, path: &Path) -> Outcome<Image> {
+fn write_cog(device: &Device, image: &Image, pixels: &Tensor, path: &Path) -> Outcome<Image> {
     let tags = image.geo().to_tags()?;
     let mut options = WriteOptions::new(pixels.shape, pixels.dtype);
     options.cog = true;
@@ -107,10 +138,12 @@ fn write_cog(image: &Image, pixels: &Tensor, path: &Path) -> Outcome<Image> {
         gdal_nodata: tags.gdal_nodata,
         rpc: tags.rpc,
     };
-    let rows = RowsView::new(little_endian(pixels)?, pixels.shape, pixels.dtype).ok_or("pixels of another size")?;
     let begun = Instant::now();
-    let mut writer = Writer::create(FileSink::create(path)?, &options)?;
-    writer.push(&rows)?;
+    let mut writer = Writer::create_on(device.backend.clone(), Box::new(FileSink::create(path)?), &options)?;
+    match DeviceRows::of(pixels) {
+        Some(rows) => writer.push(&rows)?,
+        None => writer.push(&RowsView::of(pixels).ok_or("pixels of another size")?)?,
+    }
     let written = writer.finish()?;
     let seconds = begun.elapsed().as_secs_f64();
     println!(
@@ -129,16 +162,15 @@ fn write_cog(image: &Image, pixels: &Tensor, path: &Path) -> Outcome<Image> {
     Ok(cog)
 }
 
-fn read_window(image: &Image, made: &[u8]) -> Outcome {
+fn read_window(device: &Device, image: &Image, made: &[u8]) -> Outcome {
     let first = (SIZE - WINDOW) / 2 + 77; // across tiles on purpose
     let range = first..first + WINDOW;
-    let begun = Instant::now();
-    let pixels = image.read(&Window { rows: Some(range.clone()), cols: Some(range.clone()), ..Window::default() })?;
-    let seconds = begun.elapsed().as_secs_f64();
+    let window = Window { rows: Some(range.clone()), cols: Some(range.clone()), ..Window::default() };
+    let (pixels, seconds) = device.read(image, &window)?;
     let row = 4 * SIZE as usize;
     let columns = 4 * range.start as usize..4 * range.end as usize;
     let expected: Vec<u8> = range.flat_map(|y| &made[y as usize * row..][columns.clone()]).copied().collect();
-    if little_endian(&pixels)? != expected {
+    if *little_endian(&pixels)? != expected {
         return Err("the window is not the same part of the image".into());
     }
     println!(
@@ -186,11 +218,16 @@ fn shade(height: f32, rise: f32) -> [u8; 3] {
 }
 
 /// Pixels as the file has them.
-fn little_endian(pixels: &Tensor) -> Outcome<&[u8]> {
+fn little_endian(pixels: &Tensor) -> Outcome<Cow<'_, [u8]>> {
     if cfg!(target_endian = "big") {
         return Err("the demo runs on little-endian machines".into());
     }
-    Ok(pixels.bytes().ok_or("the pixels are not in host memory")?)
+    if let Some(bytes) = pixels.bytes() {
+        return Ok(bytes.into());
+    }
+    let mut bytes = vec![0; pixels.storage().length()];
+    pixels.storage().to_host(&mut bytes)?;
+    Ok(bytes.into())
 }
 
 fn megabytes(bytes: usize) -> String {

@@ -12,6 +12,8 @@ use tiffjet::source::{MemorySource, redacted};
 use tiffjet::{Backend, Cpu, Error, Image, Io, Limits, OpenOptions, ReadOptions, Window};
 use tiffjet_cuda::Cuda;
 
+use crate::terminal::Waiting;
+
 /// A file to read: a path, an address, or `-` for standard input.
 #[derive(Debug, Clone)]
 pub struct Input(PathBuf);
@@ -34,6 +36,12 @@ impl Input {
 
     /// Opens it; of a file the header alone is read, of standard input all.
     pub fn open(&self) -> tiffjet::Result<Image> {
+        let _waiting = Waiting::on(format!("opening {}", self.name()));
+        self.open_silently()
+    }
+
+    /// The same without a sign of life.
+    pub fn open_silently(&self) -> tiffjet::Result<Image> {
         if self.is_stdin() {
             let source = MemorySource::named("<stdin>", self.stdin()?);
             return Image::from_source(Arc::new(source), &OpenOptions::default());
@@ -131,21 +139,26 @@ impl Reading {
 }
 
 impl On {
-    /// What decodes there; `auto` is a GPU where one can be used.
-    pub fn backend(&self, name: &Arc<str>) -> tiffjet::Result<Box<dyn Backend>> {
+    /// The GPU that is asked for, none for the CPU; `auto` is a GPU where one can be used.
+    pub fn cuda(&self, name: &Arc<str>) -> tiffjet::Result<Option<Cuda>> {
         match self.device {
-            DeviceChoice::Cpu => Ok(Box::new(Cpu::shared()?)),
+            DeviceChoice::Cpu => Ok(None),
             DeviceChoice::Cuda(ordinal) => match Cuda::new(ordinal.unwrap_or(0)) {
-                Ok(cuda) => Ok(Box::new(cuda)),
+                Ok(cuda) => Ok(Some(cuda)),
                 Err(Error::Unavailable { library, hint, .. }) => {
                     Err(Error::Unavailable { name: name.clone(), library, hint })
                 }
                 Err(error) => Err(error),
             },
-            DeviceChoice::Auto => match tiffjet_cuda::available().and_then(|()| Cuda::new(0)) {
-                Ok(cuda) => Ok(Box::new(cuda)),
-                Err(_) => Ok(Box::new(Cpu::shared()?)),
-            },
+            DeviceChoice::Auto => Ok(tiffjet_cuda::available().and_then(|()| Cuda::new(0)).ok()),
+        }
+    }
+
+    /// What decodes there.
+    pub fn backend(&self, name: &Arc<str>) -> tiffjet::Result<Box<dyn Backend>> {
+        match self.cuda(name)? {
+            Some(cuda) => Ok(Box::new(cuda)),
+            None => Ok(Box::new(Cpu::shared()?)),
         }
     }
 

@@ -15,12 +15,17 @@ use crate::Outcome;
 use crate::args::{On, Pixels, Reading};
 use crate::output::{NewFile, print};
 use crate::pieces::{Pieces, in_proportion};
+use crate::terminal::Progress;
 
 /// Bytes of pixels in memory at once, as far as the file's tiles allow.
 const PIECE: u64 = 64 << 20;
 
 /// Decode, and print the sha256 of each band's raw little-endian pixels
 #[derive(clap::Args)]
+#[command(after_help = "Examples:
+  tiffjet checksum scene.tif
+  tiffjet checksum cog.tif --level 1 --json
+  tiffjet checksum scene.tif --window 0:256,0:256 --bands 1 --dump pixels.raw")]
 pub struct Checksum {
     #[command(flatten)]
     pixels: Pixels,
@@ -50,6 +55,7 @@ impl Checksum {
         let dtype = layout.dtype();
         let band_bytes = whole[1] * whole[2] * shown_as(dtype).size();
         let mut done = 0;
+        let progress = Progress::new(band_bytes as u64);
         for piece in pieces(layout, &window, whole) {
             let tensor = image.read_with(&*backend, &piece, &options)?;
             let bytes = on_host(&tensor)?;
@@ -62,8 +68,11 @@ impl Checksum {
                     dump.file().write_all_at(&pixels, at).map_err(|e| dump.failed(e))?;
                 }
             }
-            done += tensor.shape[1] * tensor.shape[2] * shown_as(dtype).size();
+            let piece_bytes = tensor.shape[1] * tensor.shape[2] * shown_as(dtype).size();
+            done += piece_bytes;
+            progress.advance(piece_bytes as u64);
         }
+        drop(progress);
         let hashes: Vec<String> = hashes.into_iter().map(|h| hex(&h.finalize())).collect();
         if let Some(dump) = dump {
             dump.finish()?;

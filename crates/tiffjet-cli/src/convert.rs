@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
 use tiffjet::sink::StreamSink;
 use tiffjet::source::{Remote, redacted};
 use tiffjet::{
@@ -19,7 +19,9 @@ use tiffjet::{
 
 use crate::Outcome;
 use crate::args::{Input, On, Part};
+use crate::output::print;
 use crate::pieces::{Pieces, in_proportion};
+use crate::terminal::{Progress, Waiting};
 use cast::Cast;
 use choices::Choices;
 
@@ -29,6 +31,11 @@ use choices::Choices;
 /// rounded (halves away from zero) and those that do not fit become the nearest that does, as GDAL has it; of complex
 /// numbers the real part is kept.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:
+  tiffjet convert scene.tif cog.tif --cog
+  tiffjet convert scene.tif part.tif --window 0:512,1024:1536 --bands 4,3,2 --compress deflate
+  tiffjet convert scene.tif small.tif --dtype uint8 --compress jpeg --quality 90 --bands 1,2,3
+  tiffjet convert scene.tif - --compress none | tiffjet checksum -")]
 pub struct Convert {
     /// The file to read: a path, an address (http://, https://, s3://, gs://, az://), or - for standard input
     file: Input,
@@ -43,6 +50,9 @@ pub struct Convert {
     /// Bytes of memory for pixels, with K, M or G behind the number
     #[arg(long, default_value = "256M", value_name = "BYTES", value_parser = parse_bytes)]
     memory: u64,
+    /// Print one line of JSON of what was written
+    #[arg(long)]
+    json: bool,
 }
 
 fn parse_bytes(text: &str) -> std::result::Result<u64, String> {
@@ -74,10 +84,28 @@ impl Convert {
                 Ok(ExitCode::FAILURE) // nobody listens any more
             }
             done => {
-                done?.report.fallbacks.iter().for_each(|what| note(what));
+                let written = done?;
+                written.report.fallbacks.iter().for_each(|what| note(what));
+                if self.json && !self.to_stdout() {
+                    print(&format!("{}\n", self.told(shape, &written)))?;
+                }
                 Ok(ExitCode::SUCCESS)
             }
         }
+    }
+
+    fn told(&self, shape: [usize; 3], written: &Written) -> Value {
+        json!({
+            "file": redacted(&self.out.to_string_lossy()),
+            "shape": shape,
+            "bytes": written.bytes,
+            "bigtiff": written.big,
+            "levels": written.levels,
+            "tiles": written.tiles,
+            "sparse_tiles": written.absent,
+            "routes": written.report.routes.iter().map(|(route, tiles)| json!({"route": route, "tiles": tiles})).collect::<Vec<_>>(),
+            "fallbacks": written.report.fallbacks,
+        })
     }
 
     fn to_stdout(&self) -> bool {
@@ -128,7 +156,7 @@ fn stream(
     (backend, mut writer): (&dyn Backend, Writer),
     piece_bytes: u64,
 ) -> Result<Written> {
-    let progress = progress(shape[1] as u64);
+    let progress = Progress::new(shape[1] as u64);
     let cast = Cast::new(image.dtype(), options);
     let top = window.rows.as_ref().map_or(0, |rows| rows.start);
     // Pixels that nobody else must see stay where they are decoded.
@@ -150,11 +178,12 @@ fn stream(
         for piece in receiver {
             let (pixels, mask) = piece?;
             push(&mut writer, &cast, &pixels, mask.as_ref(), options.dtype)?;
-            progress.inc(pixels.shape[1] as u64);
+            progress.advance(pixels.shape[1] as u64);
         }
         Ok::<(), Error>(())
     })?;
-    progress.finish_and_clear();
+    drop(progress);
+    let _waiting = Waiting::on("putting the file together".to_owned());
     writer.finish()
 }
 
@@ -183,15 +212,6 @@ fn pieces(image: &Image, window: &Window, shape: [usize; 3], bytes: u64) -> Resu
     let layout = &image.level(window.level)?.layout;
     let row_bytes = (shape[0] as u64).saturating_mul(shape[2] as u64).saturating_mul(layout.dtype().size() as u64);
     Ok(Pieces::new(layout, row_bytes, bytes))
-}
-
-/// A bar on a terminal, nothing elsewhere.
-fn progress(rows: u64) -> ProgressBar {
-    let bar = ProgressBar::new(rows);
-    if let Ok(style) = ProgressStyle::with_template("{bar:40} {percent:>3} %  {eta} left") {
-        bar.set_style(style);
-    }
-    bar
 }
 
 #[cfg(test)]

@@ -1,50 +1,196 @@
-//! `tiffjet doctor`: what this machine has for the GPU, and what it lacks.
+//! `tiffjet doctor`: what this machine has, what it lacks, and what runs where.
 
+use std::fmt::Write;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
-use tiffjet_cuda::{DeviceInfo, LibraryInfo};
+use tiffjet::codec::{CODECS, Codec, writes};
+use tiffjet::{Cpu, Limits};
+use tiffjet_cuda::{By, DeviceInfo, LibraryInfo};
 
 use crate::Outcome;
 use crate::output::print;
+use crate::terminal::{Tint, tinted};
 
-/// Print the GPUs, the driver and every CUDA library: where it is, what it enables, what to install
+/// Print what this machine has: cores, memory, GPUs, driver, CUDA libraries, which codec runs where, limits
 #[derive(clap::Args)]
+#[command(after_help = "Examples:
+  tiffjet doctor
+  tiffjet doctor --json")]
 pub struct Doctor {
-    /// Print JSON
+    /// Print one line of JSON
     #[arg(long)]
     json: bool,
 }
 
 impl Doctor {
     pub fn run(&self) -> Outcome {
+        let facts = Facts::gather()?;
+        print(&if self.json { format!("{}\n", facts.json()) } else { facts.text() })?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// All that is found.
+struct Facts {
+    cpu: String,
+    cores: usize,
+    cache: usize,
+    limits: Limits,
+    devices: Vec<DeviceInfo>,
+    /// Why there are no devices.
+    problem: Option<String>,
+    driver: Option<String>,
+    libraries: Vec<LibraryInfo>,
+    direct: bool,
+}
+
+impl Facts {
+    fn gather() -> tiffjet::Result<Self> {
         let libraries = tiffjet_cuda::libraries();
-        let devices = tiffjet_cuda::devices();
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let (devices, problem) = match devices {
+        let (devices, problem) = match tiffjet_cuda::devices() {
             Ok(devices) => (devices, None),
             Err(error) => (Vec::new(), Some(error.to_string())),
         };
-        let usable = devices.iter().any(|device| device.unusable.is_none());
-        print(&if self.json {
-            let value = json!({
-                "version": env!("CARGO_PKG_VERSION"),
-                "cores": cores,
-                "device": if usable { "cuda" } else { "cpu" },
-                "devices": devices.iter().map(device_json).collect::<Vec<_>>(),
-                "problem": problem,
-                "libraries": libraries.iter().map(library_json).collect::<Vec<_>>(),
-            });
-            format!("{value}\n")
-        } else {
-            let mut text = format!("tiffjet {}, {cores} cores\n", env!("CARGO_PKG_VERSION"));
-            devices.iter().for_each(|device| text += &device_text(device));
-            text += &problem.map_or(String::new(), |problem| format!("no GPU: {problem}\n"));
-            libraries.iter().for_each(|library| text += &library_text(library));
-            text + if usable { "--device auto is cuda:0\n" } else { "--device auto is the CPU\n" }
-        })?;
-        Ok(ExitCode::SUCCESS)
+        let cpu = Cpu::shared()?;
+        Ok(Self {
+            cpu: processor().unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
+            cores: cpu.threads(),
+            cache: cpu.cache_limit(),
+            limits: Limits::default(),
+            devices,
+            problem,
+            driver: driver(),
+            libraries,
+            direct: tiffjet_cuda::has_direct_storage(),
+        })
     }
+
+    fn usable(&self) -> bool {
+        self.devices.iter().any(|device| device.unusable.is_none())
+    }
+
+    /// What would make this machine do more.
+    fn advice(&self) -> Vec<String> {
+        if !self.usable() {
+            // Without a device its libraries are of no use.
+            let missing = self.libraries.first().filter(|driver| driver.problem.is_some());
+            return missing.map(|driver| format!("to use a GPU: {}", driver.hint)).into_iter().collect();
+        }
+        let missing = self.libraries.iter().filter(|library| library.problem.is_some());
+        missing.map(|library| format!("for {}: {}", library.enables, library.hint)).collect()
+    }
+
+    fn json(&self) -> Value {
+        let limits = &self.limits;
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "cpu": self.cpu,
+            "cores": self.cores,
+            "memory": limits.output_bytes,
+            "cache": self.cache,
+            "device": if self.usable() { "cuda" } else { "cpu" },
+            "io": if self.direct { "cufile" } else { "pread" },
+            "driver": self.driver,
+            "devices": self.devices.iter().map(device_json).collect::<Vec<_>>(),
+            "problem": self.problem,
+            "libraries": self.libraries.iter().map(library_json).collect::<Vec<_>>(),
+            "codecs": CODECS.iter().map(|codec| codec_json(*codec)).collect::<Vec<_>>(),
+            "limits": {
+                "directories": limits.directories,
+                "fields": limits.fields,
+                "levels": limits.levels,
+                "value_bytes": limits.value_bytes,
+                "tile_bytes": limits.tile_bytes,
+                "output_bytes": limits.output_bytes,
+                "sidecar_bytes": limits.sidecar_bytes,
+            },
+            "advice": self.advice(),
+        })
+    }
+
+    fn text(&self) -> String {
+        let mut out = format!("tiffjet {}\n", env!("CARGO_PKG_VERSION"));
+        let title = |text: &str| format!("\n{}\n", tinted(text, Tint::Bold));
+        out += &title("This machine");
+        let _ = writeln!(out, "  CPU      {}, {} cores", self.cpu, self.cores);
+        let _ = writeln!(
+            out,
+            "  memory   {}, {} of it for the cache of tiles (TIFFJET_CACHE)",
+            gib(self.limits.output_bytes),
+            gib(self.cache as u64)
+        );
+        self.devices.iter().for_each(|device| out += &device_text(device));
+        if let Some(problem) = &self.problem {
+            let _ = writeln!(out, "  GPU      {}: {problem}", tinted("none", Tint::Bad));
+        }
+        if let Some(driver) = &self.driver {
+            let _ = writeln!(out, "  driver   {driver}");
+        }
+        out += &title("Libraries, found at run time");
+        self.libraries.iter().for_each(|library| out += &library_text(library));
+        out += &title("Codecs");
+        out += "  name         read: CPU  GPU         write: CPU  GPU\n";
+        CODECS.iter().for_each(|codec| out += &codec_text(*codec));
+        out += &title("Choices");
+        let _ = writeln!(out, "  --device auto is {}", if self.usable() { "cuda:0" } else { "the CPU" });
+        let io = if self.direct { "cufile: GPUDirect Storage" } else { "pread: by way of the host's memory" };
+        let _ = writeln!(out, "  --io auto is {io}");
+        let tile = gib(self.limits.tile_bytes);
+        let _ = writeln!(out, "  limits: a read of {}, a tile of {tile}", gib(self.limits.output_bytes));
+        let advice = self.advice();
+        if !advice.is_empty() {
+            out += &title("To get more");
+            advice.iter().for_each(|line| out += &format!("  {line}\n"));
+        }
+        out
+    }
+}
+
+/// Name of the processor.
+fn processor() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+/// The NVIDIA driver, as the kernel has it.
+fn driver() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/driver/nvidia/version").ok()?;
+    Some(text.lines().next()?.trim_start_matches("NVRM version:").split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+fn gib(bytes: u64) -> String {
+    format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30))
+}
+
+/// What does the work on a GPU: `none` for the host's codec.
+fn by(by: By) -> Option<&'static str> {
+    match by {
+        By::Kernels => Some("kernels"),
+        By::Library(library) => Some(library),
+        By::Host => None,
+    }
+}
+
+fn codec_json(codec: &dyn Codec) -> Value {
+    let (decodes, encodes) = tiffjet_cuda::routes(codec.name());
+    json!({
+        "name": codec.name(),
+        "tags": codec.compression(),
+        "read": {"cpu": true, "gpu": by(decodes)},
+        "write": {"cpu": writes(codec), "gpu": by(encodes)},
+    })
+}
+
+fn codec_text(codec: &dyn Codec) -> String {
+    let (decodes, encodes) = tiffjet_cuda::routes(codec.name());
+    let written = writes(codec);
+    let (write, encodes) = match written {
+        true => ("yes", by(encodes).unwrap_or("cores")),
+        false => ("no", "no"),
+    };
+    format!("  {:12} {:>9}  {:18} {:>3}  {encodes}\n", codec.name(), "yes", by(decodes).unwrap_or("cores"), write)
 }
 
 fn device_json(device: &DeviceInfo) -> Value {
@@ -61,10 +207,12 @@ fn device_json(device: &DeviceInfo) -> Value {
 
 fn device_text(device: &DeviceInfo) -> String {
     let (major, minor) = device.capability;
-    let gib = device.memory as f64 / f64::from(1 << 30);
-    let state = device.unusable.as_ref().map_or("usable".to_owned(), |why| format!("can't be used: {why}"));
-    let name = format!("cuda:{}: {}", device.ordinal, device.name);
-    format!("{name}, compute capability {major}.{minor}, {gib:.0} GiB, {state}\n")
+    let state = match &device.unusable {
+        None => tinted("usable", Tint::Good),
+        Some(why) => format!("{}: {why}", tinted("can't be used", Tint::Bad)),
+    };
+    let what = format!("{}, compute capability {major}.{minor}, {}", device.name, gib(device.memory));
+    format!("  cuda:{:<3} {what}, {state}\n", device.ordinal)
 }
 
 fn library_json(library: &LibraryInfo) -> Value {
@@ -84,11 +232,12 @@ fn library_text(library: &LibraryInfo) -> String {
     match (&library.path, &library.problem) {
         (Some(path), None) => {
             let version = library.version.as_deref().unwrap_or("of unknown version");
-            format!("{name} {version}, {}\n    enables {enables}\n", path.display())
+            let found = tinted("found", Tint::Good);
+            format!("  {name} {version}: {found}, {}\n      enables {enables}\n", path.display())
         }
         (_, problem) => {
             let why = problem.as_deref().unwrap_or("not found");
-            format!("{name}: {why}\n    would enable {enables}; {hint}\n")
+            format!("  {name}: {}, {why}\n      would enable {enables}; {hint}\n", tinted("missing", Tint::Bad))
         }
     }
 }

@@ -11,6 +11,9 @@ use crate::output::print;
 
 /// Print everything known without reading pixels
 #[derive(clap::Args)]
+#[command(after_help = "Examples:
+  tiffjet info scene.tif
+  tiffjet info scene.tif --json")]
 pub struct Info {
     /// The file to read: a path, an address (http://, https://, s3://, gs://, az://), or - for standard input
     file: Input,

@@ -1,7 +1,9 @@
 //! `tiffjet VERB`: one file per verb.
 
 mod args;
+mod bench;
 mod checksum;
+mod completions;
 mod convert;
 mod doctor;
 mod info;
@@ -9,8 +11,10 @@ mod output;
 mod pieces;
 mod plan;
 mod preview;
+mod terminal;
 mod validate;
 mod values;
+mod view;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -19,7 +23,17 @@ use clap::{Parser, Subcommand};
 
 /// GeoTIFF and COG, straight to and from the GPU.
 #[derive(Parser)]
-#[command(name = "tiffjet", version, about)]
+#[command(
+    name = "tiffjet",
+    version,
+    about,
+    after_help = "Examples:
+  tiffjet info scene.tif
+  tiffjet convert scene.tif cog.tif --cog
+  tiffjet doctor
+
+`tiffjet VERB --help` has examples of each verb."
+)]
 struct Cli {
     #[command(subcommand)]
     verb: Verb,
@@ -30,10 +44,13 @@ enum Verb {
     Info(info::Info),
     Checksum(checksum::Checksum),
     Convert(Box<convert::Convert>),
-    Doctor(doctor::Doctor),
     Plan(plan::Plan),
-    Preview(preview::Preview),
     Validate(validate::Validate),
+    Preview(preview::Preview),
+    View(view::View),
+    Bench(bench::Bench),
+    Doctor(doctor::Doctor),
+    Completions(completions::Completions),
 }
 
 /// How a verb ends; an error is one line for the user.
@@ -45,10 +62,13 @@ fn main() -> ExitCode {
         Verb::Info(verb) => verb.run(),
         Verb::Checksum(verb) => verb.run(),
         Verb::Convert(verb) => verb.run(),
-        Verb::Doctor(verb) => verb.run(),
         Verb::Plan(verb) => verb.run(),
-        Verb::Preview(verb) => verb.run(),
         Verb::Validate(verb) => verb.run(),
+        Verb::Preview(verb) => verb.run(),
+        Verb::View(verb) => verb.run(),
+        Verb::Bench(verb) => verb.run(),
+        Verb::Doctor(verb) => verb.run(),
+        Verb::Completions(verb) => verb.run(),
     };
     outcome.unwrap_or_else(|error| {
         // An error whose line nobody can read has its exit status left.

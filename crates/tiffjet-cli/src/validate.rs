@@ -9,9 +9,13 @@ use tiffjet::validate::{Finding, Verdict};
 use crate::Outcome;
 use crate::args::Input;
 use crate::output::print;
+use crate::terminal::{Tint, Waiting, tinted};
 
 /// Say whether a file is a valid TIFF, GeoTIFF and COG, and what breaks the rules where
 #[derive(clap::Args)]
+#[command(after_help = "Examples:
+  tiffjet validate cog.tif
+  tiffjet validate cog.tif --json")]
 pub struct Validate {
     /// The file to read: a path, an address (http://, https://, s3://, gs://, az://), or - for standard input
     file: Input,
@@ -23,7 +27,10 @@ pub struct Validate {
 impl Validate {
     pub fn run(&self) -> Outcome {
         let verdict = match self.file.open() {
-            Ok(image) => Verdict::of(&image)?,
+            Ok(image) => {
+                let _waiting = Waiting::on(format!("looking at every tile of {}", self.file.name()));
+                Verdict::of(&image)?
+            }
             Err(error) => Verdict::unreadable(error)?,
         };
         let name = self.file.name();
@@ -62,7 +69,8 @@ fn text(name: &str, verdict: &Verdict) -> String {
     let mut out = String::new();
     let yes = |flag: bool| if flag { "yes" } else { "no" };
     // Writing to a string can't fail.
-    let _ = writeln!(out, "{name}: {}", if verdict.is_valid() { "valid" } else { "not valid" });
+    let valid = if verdict.is_valid() { tinted("valid", Tint::Good) } else { tinted("not valid", Tint::Bad) };
+    let _ = writeln!(out, "{name}: {valid}");
     let _ = writeln!(out, "  TIFF     {}", yes(verdict.is_tiff()));
     let _ = writeln!(out, "  GeoTIFF  {}", yes(verdict.is_geotiff()));
     let claim = if verdict.claims_cog { " (the file declares itself one)" } else { "" };

@@ -143,3 +143,51 @@ fn no_picture_is_half_a_picture() {
     assert_eq!(std::fs::read(bench.path("old.png")).unwrap(), b"old");
     assert_eq!(bench.names(), ["cut.tif", "old.png"]);
 }
+
+#[test]
+fn values_are_stretched_as_asked_and_coloured() {
+    let bench = Bench::new();
+    let image = Tiff::new(101, 10).float(32);
+    bench.write("a.tif", &image.build(&numbers(&image, |_, _, x| f64::from(x))));
+    bench.text("preview a.tif a.png --range 0,50");
+    let picture = Picture::open(&bench, "a.png");
+    assert_eq!((picture.pixel(25, 0), picture.pixel(75, 0)), (&[128][..], &[255][..]));
+    bench.text("preview a.tif a.png --percentiles 0,100 --colours viridis");
+    let picture = Picture::open(&bench, "a.png");
+    assert_eq!((picture.pixel(0, 0), picture.pixel(100, 0)), (&[0x44, 0x01, 0x54][..], &[0xfd, 0xe7, 0x25][..]));
+    let told = bench.json("preview a.tif a.png --percentiles 10,90 --json");
+    assert_eq!(told["legend"]["bands"][0], serde_json::json!({"band": 1, "low": 10.0, "high": 90.0}));
+    for bad in ["--range 1", "--percentiles 90,10", "--colours rainbow", "--sun 1,2"] {
+        assert_eq!(bench.run(&format!("preview a.tif b.png {bad}")).status.code(), Some(2), "{bad}");
+    }
+}
+
+#[test]
+fn slopes_that_face_the_light_are_lighter() {
+    let bench = Bench::new();
+    // A roof: up to the middle, down from there, as steep as can be.
+    let image = Tiff::new(100, 20).float(32).geo((10.0, 10.0), (0.0, 0.0)).epsg(32633).nodata("-1");
+    let roof = |x: u32| 10.0 * f64::from(if x < 50 { x } else { 100 - x });
+    bench.write("a.tif", &image.build(&numbers(&image, |_, y, x| if y == 0 { -1.0 } else { roof(x) })));
+    bench.text("preview a.tif a.png --hillshade --sun 270,45");
+    let picture = Picture::open(&bench, "a.png");
+    assert_eq!((picture.pixel(25, 10), picture.pixel(75, 10)), (&[255, 255][..], &[13, 255][..]));
+    assert_eq!(picture.pixel(25, 0), [0, 0]);
+    let rgb = Tiff::new(10, 10).samples(3).photometric(2);
+    bench.write("rgb.tif", &rgb.build(&rgb.gradient()));
+    assert_fails(&bench.run("preview rgb.tif b.png --hillshade"), "one band");
+}
+
+#[test]
+fn a_world_file_places_the_picture() {
+    let bench = Bench::new();
+    let image = Tiff::new(200, 100).geo((10.0, 10.0), (5000.0, 9000.0));
+    bench.write("a.tif", &image.build(&image.gradient()));
+    bench.text("preview a.tif a.png --size 100 --world");
+    let world = std::fs::read_to_string(bench.path("a.pgw")).unwrap();
+    assert_eq!(world, "20\n0\n0\n-20\n5010\n8990\n");
+    let nowhere = Tiff::new(20, 10);
+    bench.write("b.tif", &nowhere.build(&nowhere.gradient()));
+    assert_fails(&bench.run("preview b.tif b.png --world"), "no transform");
+    assert_eq!(bench.names(), ["a.pgw", "a.png", "a.tif", "b.tif"]);
+}

@@ -124,6 +124,32 @@ pub fn libraries() -> Vec<LibraryInfo> {
     vec![driver, nvcomp, jpeg, jpeg2000, cufile]
 }
 
+/// What does the work of a codec on the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// Own kernels.
+    Kernels,
+    /// A library, where it is installed; the host's codec where it is not.
+    Library(&'static str),
+    /// The host's codec: pixels cross to the device, or from it.
+    Host,
+}
+
+/// What decodes a codec and what encodes it.
+pub fn routes(codec: &str) -> (By, By) {
+    let library = || codec::find_library(codec).map(|route| By::Library(codec::LIBRARY_ROUTES[route].library()));
+    let decodes = match codec == "none" || codec::find(codec).is_some() {
+        true => By::Kernels,
+        false => library().unwrap_or(By::Host),
+    };
+    (decodes, if encode::ENCODED.contains(&codec) { By::Kernels } else { By::Host })
+}
+
+/// Whether storage of this machine can write to device memory itself (GPUDirect Storage): then `io` auto is cuFile.
+pub fn has_direct_storage() -> bool {
+    CuFile::get().is_ok() && CuFile::is_direct()
+}
+
 impl Cuda {
     /// The backend of a device. Its context is the one that everyone in this process shares; made when first asked for.
     pub fn new(ordinal: i32) -> Result<Self> {

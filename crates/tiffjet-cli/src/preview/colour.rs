@@ -1,12 +1,38 @@
 //! Numbers to colours.
 
+use std::fmt::Write;
+
+use serde_json::{Value, json};
 use tiffjet::geo::BandMetadata;
 use tiffjet::{DType, Error, Image, Layout, Result};
 
+use super::ramp::Ramp;
+use super::relief::Sun;
 use super::shrink::Small;
 
-/// Share of the valid pixels that a stretch cuts off at either end.
-const CUT: f64 = 0.02;
+/// What the user wants to see.
+#[derive(Debug, Clone)]
+pub struct Look {
+    /// One band or three; those that the file suggests where none are named.
+    pub bands: Option<Vec<u16>>,
+    /// Values from black to white; those between the percentiles where none are named.
+    pub range: Option<(f64, f64)>,
+    /// Per cent of the valid pixels that are no darker than black and no lighter than white.
+    pub percentiles: (f64, f64),
+    /// Colours of one band.
+    pub ramp: Ramp,
+    /// Light and shadow on one band of heights.
+    pub sun: Option<Sun>,
+}
+
+impl Default for Look {
+    fn default() -> Self {
+        Self { bands: None, range: None, percentiles: (2.0, 98.0), ramp: Ramp::Grey, sun: None }
+    }
+}
+
+/// Colours of a palette that a legend shows.
+const LEGEND: usize = 64;
 
 /// A finished picture.
 pub struct Picture {
@@ -21,6 +47,9 @@ pub struct Picture {
 pub struct Scheme {
     bands: Vec<u16>,
     kind: Kind,
+    look: Look,
+    /// Values of each band from black to white, where they are stretched.
+    ranges: Vec<(f64, f64)>,
 }
 
 enum Kind {
@@ -37,7 +66,8 @@ enum Kind {
 }
 
 impl Scheme {
-    pub fn choose(image: &Image, asked: Option<&[u16]>) -> Result<Self> {
+    pub fn choose(image: &Image, look: &Look) -> Result<Self> {
+        let asked = look.bands.as_deref();
         let layout = &image.levels()[0].layout;
         let palette = palette(image, layout)?;
         let bands = match asked {
@@ -48,14 +78,59 @@ impl Scheme {
         let inverted = layout.format.photometric == 0;
         let is_byte = layout.dtype() == DType::UInt8;
         let full = f64::from((1u32 << layout.format.bits.min(8)) - 1);
+        // Colours and heights that are asked for are stronger than those of the file.
+        let plain = look.ramp == Ramp::Grey && look.range.is_none() && look.sun.is_none();
         let kind = match (palette, bands.len()) {
+            (_, 1) if !plain => Kind::Stretched { inverted: false },
             (Some(palette), 1) if bands == [1] => Kind::Palette(palette),
             (_, 4) => Kind::Inks(full),
-            (_, 3) if is_byte && asked.is_none() && is_colour(layout) => Kind::Colours(full),
+            (_, 3) if is_byte && asked.is_none() && look.range.is_none() && is_colour(layout) => Kind::Colours(full),
             (_, 1) if is_byte && layout.format.bits < 8 => Kind::Grey { full, inverted },
             _ => Kind::Stretched { inverted: inverted && bands.len() == 1 },
         };
-        Ok(Self { bands, kind })
+        if bands.len() != 1 && (look.sun.is_some() || look.ramp != Ramp::Grey) {
+            let what = "light and colours are for one band: name it with --bands";
+            return Err(Error::invalid(image.name(), what));
+        }
+        Ok(Self { bands, kind, look: look.clone(), ranges: Vec::new() })
+    }
+
+    /// Chooses the values from black to white by pixels of the whole image.
+    pub fn fit(&mut self, small: &Small) {
+        if matches!(self.kind, Kind::Stretched { .. }) {
+            let (low, high) = self.look.percentiles;
+            let found = |band: &Vec<f64>| self.look.range.unwrap_or_else(|| range(band, low / 100.0, high / 100.0));
+            self.ranges = small.bands.iter().map(found).collect();
+        }
+    }
+
+    /// What values look like.
+    pub fn legend(&self) -> Value {
+        match &self.kind {
+            Kind::Palette(palette) => {
+                let entry = |(value, [r, g, b, _]): (usize, &[u8; 4])| json!([value, hex([*r, *g, *b])]);
+                let shown = palette.iter().enumerate().filter(|(_, colour)| **colour != [0, 0, 0, 255]);
+                json!({"kind": "palette", "entries": shown.take(LEGEND).map(entry).collect::<Vec<_>>()})
+            }
+            Kind::Inks(_) => json!({"kind": "inks"}),
+            Kind::Colours(full) => json!({"kind": "colours", "full": full}),
+            Kind::Grey { full, inverted } => {
+                let range = if *inverted { (*full, 0.0) } else { (0.0, *full) };
+                self.bar(&[range])
+            }
+            Kind::Stretched { inverted: true } => {
+                self.bar(&self.ranges.iter().map(|&(low, high)| (high, low)).collect::<Vec<_>>())
+            }
+            Kind::Stretched { inverted: false } => self.bar(&self.ranges),
+        }
+    }
+
+    fn bar(&self, ranges: &[(f64, f64)]) -> Value {
+        let bands: Vec<Value> = (self.bands.iter().zip(ranges))
+            .map(|(band, (low, high))| json!({"band": band, "low": low, "high": high}))
+            .collect();
+        let colours: Vec<String> = (0..=16).map(|i| hex(self.look.ramp.colour(f64::from(i) / 16.0))).collect();
+        json!({"kind": "ramp", "bands": bands, "colours": colours})
     }
 
     pub fn bands(&self) -> &[u16] {
@@ -75,13 +150,38 @@ impl Scheme {
                 (small.bands.iter().map(|band| scaled(band, (0.0, *full), false)).collect(), small.alpha)
             }
             Kind::Grey { full, inverted } => (vec![scaled(&small.bands[0], (0.0, *full), *inverted)], small.alpha),
-            Kind::Stretched { inverted } => {
-                let planes = small.bands.iter().map(|band| scaled(band, range(band), *inverted));
-                (planes.collect(), small.alpha)
-            }
+            Kind::Stretched { inverted } => (self.stretched(&small, *inverted), small.alpha),
         };
         interleave(small.width, small.height, planes, alpha)
     }
+}
+
+impl Scheme {
+    fn stretched(&self, small: &Small, inverted: bool) -> Vec<Vec<u8>> {
+        let scaled = (small.bands.iter().zip(&self.ranges)).map(|(band, range)| scaled(band, *range, inverted));
+        let planes: Vec<Vec<u8>> = scaled.collect();
+        let [plane] = &planes[..] else { return planes };
+        let light = self.look.sun.map(|sun| sun.light(&small.bands[0], small.width as usize));
+        match (self.look.ramp, light) {
+            (Ramp::Grey, None) => planes,
+            (Ramp::Grey, Some(light)) => vec![light.into_iter().map(byte).collect()],
+            (ramp, light) => {
+                let light = |i: usize| light.as_ref().map_or(1.0, |light| light[i]);
+                let colours: Vec<[u8; 3]> = (plane.iter().enumerate())
+                    .map(|(i, &v)| ramp.colour(f64::from(v) / 255.0).map(|c| byte(f64::from(c) / 255.0 * light(i))))
+                    .collect();
+                (0..3).map(|plane| colours.iter().map(|colour| colour[plane]).collect()).collect()
+            }
+        }
+    }
+}
+
+fn hex(colour: [u8; 3]) -> String {
+    colour.iter().fold("#".to_owned(), |mut text, part| {
+        // Writing to a string can't fail.
+        let _ = write!(text, "{part:02x}");
+        text
+    })
 }
 
 fn checked(image: &Image, bands: &[u16]) -> Result<Vec<u16>> {
@@ -164,12 +264,12 @@ fn scaled(band: &[f64], (low, high): (f64, f64), inverted: bool) -> Vec<u8> {
 }
 
 /// Most of the values of a band: between its percentiles, or all of them where those are the same.
-fn range(band: &[f64]) -> (f64, f64) {
+fn range(band: &[f64], low: f64, high: f64) -> (f64, f64) {
     let mut values: Vec<f64> = band.iter().copied().filter(|value| !value.is_nan()).collect();
     values.sort_by(f64::total_cmp);
     let Some(last) = values.len().checked_sub(1) else { return (0.0, 0.0) };
     let at = |share: f64| values[((last as f64 * share).round() as usize).min(last)];
-    let cut = (at(CUT), at(1.0 - CUT));
+    let cut = (at(low), at(high));
     if cut.0 < cut.1 { cut } else { (values[0], values[last]) }
 }
 
@@ -194,14 +294,15 @@ mod tests {
     #[test]
     fn a_stretch_leaves_out_the_ends() {
         let band: Vec<f64> = (0..101).map(f64::from).chain([f64::NAN]).collect();
-        assert_eq!(range(&band), (2.0, 98.0));
+        assert_eq!(range(&band, 0.02, 0.98), (2.0, 98.0));
+        assert_eq!(range(&band, 0.0, 0.5), (0.0, 50.0));
         assert_eq!(scaled(&band, (2.0, 98.0), false)[..3], [0, 0, 0]);
         assert_eq!(scaled(&band, (2.0, 98.0), false)[50], 128);
         // Nearly all the same: the ends count.
         let mut flat = vec![5.0; 100];
         flat.push(9.0);
-        assert_eq!(range(&flat), (5.0, 9.0));
-        assert_eq!(range(&[f64::NAN]), (0.0, 0.0));
+        assert_eq!(range(&flat, 0.02, 0.98), (5.0, 9.0));
+        assert_eq!(range(&[f64::NAN], 0.02, 0.98), (0.0, 0.0));
     }
 
     #[test]

@@ -13,12 +13,16 @@ const BLOCK: u64 = 64 << 20;
 
 /// Which pixels become which.
 pub struct Shrink {
-    level: usize,
-    bands: Vec<u16>,
+    pub level: usize,
+    /// The part of the level.
+    pub rows: Range<u32>,
+    pub columns: Range<u32>,
+    pub bands: Vec<u16>,
     /// Pixels are picked, not averaged: values are names of colours.
-    pick: bool,
-    width: u32,
-    height: u32,
+    pub pick: bool,
+    /// Of the picture; not more than the part has.
+    pub width: u32,
+    pub height: u32,
 }
 
 /// The pixels of a picture before they get colours.
@@ -32,18 +36,21 @@ pub struct Small {
 }
 
 impl Shrink {
+    /// A whole level, to a picture that fits into a square.
     pub fn plan(image: &Image, level: usize, size: u32, bands: &[u16], pick: bool) -> Self {
         let layout = &image.levels()[level].layout;
         let (width, height) = fit(layout.width, layout.height, size);
-        Self { level, bands: bands.to_vec(), pick, width, height }
+        let (rows, columns) = (0..layout.height, 0..layout.width);
+        Self { level, rows, columns, bands: bands.to_vec(), pick, width, height }
     }
 
-    /// Reads the level block by block.
-    pub fn run(&self, image: &Image) -> Result<Small> {
+    /// Reads the part block by block, and tells how many rows of how many columns are done.
+    pub fn run(&self, image: &Image, mut done: impl FnMut(u64)) -> Result<Small> {
         let layout = &image.level(self.level)?.layout;
-        in_proportion(image, self.level, [self.bands.len(), layout.height as usize, layout.width as usize])?;
+        in_proportion(image, self.level, [self.bands.len(), self.rows.len(), self.columns.len()])?;
         let mut sums = Sums::new(self, image);
-        for block in blocks(layout, self.bands.len()) {
+        for block in blocks(layout, &self.rows, &self.columns, self.bands.len()) {
+            done(block.rows.len() as u64 * block.columns.len() as u64);
             if !sums.wants(&block) {
                 continue;
             }
@@ -73,8 +80,9 @@ struct Side {
 }
 
 impl Side {
-    fn new(length: u32, small: u32, pick: bool) -> Self {
-        let start = |place: u32| (u64::from(place) * u64::from(length)).div_ceil(u64::from(small)) as u32;
+    fn new(pixels: &Range<u32>, small: u32, pick: bool) -> Self {
+        let length = u64::from(pixels.end - pixels.start);
+        let start = |place: u32| pixels.start + (u64::from(place) * length).div_ceil(u64::from(small)) as u32;
         Self { starts: (0..=small).map(start).collect(), pick }
     }
 
@@ -114,8 +122,13 @@ struct Block {
     columns: Range<u32>,
 }
 
-/// Cuts a level into blocks of whole tiles that fit in memory.
-fn blocks(layout: &Layout, bands: usize) -> impl Iterator<Item = Block> {
+/// Cuts a part of a level into blocks of whole tiles that fit in memory.
+fn blocks(
+    layout: &Layout,
+    rows: &Range<u32>,
+    columns: &Range<u32>,
+    bands: usize,
+) -> impl Iterator<Item = Block> + use<> {
     let value_bytes = (bands * layout.dtype().size()) as u64;
     let fit = u32::try_from(BLOCK / value_bytes).unwrap_or(u32::MAX).max(1);
     let (tile_width, tile_height) = match layout.rows_are_bytes() && !layout.tiled {
@@ -125,10 +138,12 @@ fn blocks(layout: &Layout, bands: usize) -> impl Iterator<Item = Block> {
     let whole = |pixels: u32, tile: u32, side: u32| (pixels / tile).max(1).saturating_mul(tile).min(side);
     let across = whole(fit / tile_height, tile_width, layout.width);
     let down = whole(fit / across, tile_height, layout.height);
-    (0..layout.height).step_by(down as usize).flat_map(move |y| {
-        (0..layout.width).step_by(across as usize).map(move |x| Block {
-            rows: y..y.saturating_add(down).min(layout.height),
-            columns: x..x.saturating_add(across).min(layout.width),
+    let (rows, columns) = (rows.clone(), columns.clone());
+    (rows.start / down * down..rows.end).step_by(down as usize).flat_map(move |y| {
+        let (rows, columns) = (rows.clone(), columns.clone());
+        (columns.start / across * across..columns.end).step_by(across as usize).map(move |x| Block {
+            rows: y.max(rows.start)..y.saturating_add(down).min(rows.end),
+            columns: x.max(columns.start)..x.saturating_add(across).min(columns.end),
         })
     })
 }
@@ -164,8 +179,8 @@ impl Sums {
         Self {
             width: shrink.width as usize,
             height: shrink.height as usize,
-            columns: Side::new(layout.width, shrink.width, shrink.pick),
-            rows: Side::new(layout.height, shrink.height, shrink.pick),
+            columns: Side::new(&shrink.columns, shrink.width, shrink.pick),
+            rows: Side::new(&shrink.rows, shrink.height, shrink.pick),
             sums: vec![vec![0.0; size]; shrink.bands.len()],
             counts: vec![vec![0; size]; shrink.bands.len()],
             opacity: vec![0; size],
@@ -302,15 +317,22 @@ mod tests {
     fn one_pixel_is_picked_for_each_of_the_picture() {
         for (length, small) in [(10, 10), (10, 3), (1000, 7), (257, 256)] {
             let picked: Vec<(usize, u32)> = (0..small as usize).map(|place| (place, 1)).collect();
-            assert_eq!(Side::new(length, small, true).tally(&(0..length)), picked, "{length} to {small}");
+            assert_eq!(Side::new(&(0..length), small, true).tally(&(0..length)), picked, "{length} to {small}");
         }
+    }
+
+    #[test]
+    fn a_part_has_places_of_its_own() {
+        let side = Side::new(&(100..110), 5, false);
+        assert_eq!(side.tally(&(100..110)), [(0, 2), (1, 2), (2, 2), (3, 2), (4, 2)]);
+        assert_eq!(side.tally(&(103..105)), [(1, 1), (2, 1)]);
     }
 
     #[test]
     fn a_tally_counts_what_pixels_find_one_by_one() {
         for (length, small) in [(10, 10), (10, 3), (1000, 7), (257, 256)] {
             for pick in [false, true] {
-                let side = Side::new(length, small, pick);
+                let side = Side::new(&(0..length), small, pick);
                 let pixels = length / 5..length - 1;
                 let mut counts = vec![0; small as usize];
                 let mut near = side.find(pixels.start);

@@ -47,6 +47,9 @@ pub struct Needs {
     pub longest: u64,
 }
 
+/// Codecs that the device encodes, at some level at least, by own kernels.
+pub const ENCODED: [&str; 5] = ["none", "packbits", "lzw", "deflate", "zstd"];
+
 /// Levels of Deflate by nvCOMP's algorithm that gives files at least as small. The own kernels stand for level 1.
 const NVCOMP_DEFLATE: [(std::ops::RangeInclusive<i32>, i32); 2] = [(2..=6, 4), (7..=9, 5)];
 /// Levels of ZSTD that nvCOMP's, which has none, is worth. The own kernels stand for level 1.
@@ -153,4 +156,24 @@ impl Route {
 /// nvCOMP, which was there when the route was chosen.
 pub fn found() -> Result<&'static Nvcomp, Failure> {
     Nvcomp::get().map_err(|missing| Failure { call: "loading nvCOMP", code: 0, reason: missing.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use tiffjet::codec::{CODECS, writes};
+    use tiffjet::{DType, WriteOptions, WritePlan};
+
+    use super::*;
+
+    #[test]
+    fn the_list_of_encoders_is_true() {
+        for codec in CODECS.iter().filter(|codec| writes(**codec)) {
+            let mut options = WriteOptions::new([3, 64, 64], DType::UInt8);
+            options.compression = codec.name().to_owned();
+            options.blocks = tiffjet::Blocks::Tiles { width: 64, height: 64 };
+            let plan = WritePlan::new(&"a.tif".into(), &options).expect("a plan");
+            let there = on_device(&plan.levels[0], u32::MAX).is_ok();
+            assert_eq!(there, ENCODED.contains(&codec.name()), "{}", codec.name());
+        }
+    }
 }

@@ -62,6 +62,19 @@ pub fn find(compression: u16) -> Option<&'static dyn Codec> {
     CODECS.iter().copied().find(|c| c.compression().contains(&compression))
 }
 
+/// Whether files can be written with a codec: it is tried on small tiles of zeros.
+pub fn writes(codec: &dyn Codec) -> bool {
+    let grey = TileFormat::new(codec.compression()[0], (16, 16), 1, DType::UInt8);
+    let colour = TileFormat { photometric: 2, ..TileFormat::new(codec.compression()[0], (16, 16), 3, DType::UInt8) };
+    [grey, colour].into_iter().any(|mut format| {
+        let settings = Settings::default();
+        let bytes = vec![0; 16 * format.row_samples_bytes()];
+        let prepared = codec.prepare(&mut format, &settings);
+        let tile = Plain { bytes: &bytes, rows: 16, format: &format, settings: &settings };
+        prepared.and_then(|()| codec.encode(&tile, &mut Vec::new())).is_ok()
+    })
+}
+
 /// One compression scheme on the host.
 pub trait Codec: Send + Sync {
     /// Short lower-case name, as on the command line.

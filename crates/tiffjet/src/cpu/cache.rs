@@ -159,6 +159,11 @@ impl Cache {
         }
     }
 
+    /// Bytes that it may take.
+    pub(super) fn budget(&self) -> usize {
+        self.budget
+    }
+
     /// Bytes that it takes now.
     pub(super) fn held(&self) -> usize {
         self.held.load(Ordering::Relaxed)

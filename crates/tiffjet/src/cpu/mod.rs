@@ -89,6 +89,11 @@ impl Cpu {
         self.cache.held()
     }
 
+    /// Bytes that its cache of tiles may take.
+    pub fn cache_limit(&self) -> usize {
+        self.cache.budget()
+    }
+
     /// Makes the rows of one level from those of the level above, as the pipeline does.
     pub fn reducer(&self, plan: &OverviewPlan) -> Result<Box<dyn Reducer>> {
         reduce::reducer(plan, self.pool.clone())
