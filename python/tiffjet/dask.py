@@ -83,9 +83,42 @@ def from_pixels(pixels: Any, chunks: Any) -> Any:
 
     sizes = chunk_sizes(chunks, pixels.shape, pixels.dtype, pixels.tile)
     name = f"tiffjet-{tokenize(pixels.token(), sizes)}"
+    if not pixels.is_uniform:
+        return _from_parts(pixels, sizes, name)
     return dask.array.from_array(
         pixels, chunks=sizes, name=name, lock=False, asarray=False, inline_array=True, meta=pixels.meta(), fancy=False
     )
+
+
+def _from_parts(pixels: Any, sizes: tuple[tuple[int, ...], ...], name: str) -> Any:
+    """The same where chunks differ: each task holds what it needs to know alone."""
+    import dask.array
+
+    spans = [list(_spans(axis)) for axis in sizes]
+    graph = {}
+    for number, index in enumerate(itertools.product(*(range(len(axis)) for axis in spans))):
+        own = [axis[i] for axis, i in zip(spans, index)]
+        graph[(name, *index)] = (_read_chunk, pixels.chunk(index, number, own), tuple(slice(*span) for span in own))
+    return dask.array.Array(graph, name, sizes, dtype=pixels.dtype, meta=pixels.meta())
+
+
+def _read_chunk(pixels: Any, key: tuple[slice, ...]) -> Any:
+    return pixels[key]
+
+
+def has_client() -> bool:
+    """Whether workers of dask.distributed would compute here."""
+    import sys
+
+    if "distributed" not in sys.modules:
+        return False
+    import distributed
+
+    try:
+        distributed.get_client(timeout=0)
+    except ValueError:
+        return False
+    return True
 
 
 # ---------------------------------------------------------------------------------------------- writing

@@ -150,11 +150,11 @@ fn as_bytes<'py>(py: Python<'py>, rows: EncodedRows<'_>) -> PyResult<Tiles<'py>>
 }
 
 /// The same the other way; `None` when lengths and bytes do not agree.
-pub fn from_bytes(
+pub fn from_bytes<'a>(
     (level, mask, plane, row, col): (usize, bool, u16, u32, u32),
     lengths: &[usize],
-    mut bytes: &[u8],
-) -> Option<EncodedRows<'_>> {
+    mut bytes: &'a [u8],
+) -> Option<EncodedRows<'a>> {
     let mut tiles = Vec::with_capacity(lengths.len());
     for &length in lengths {
         let (tile, rest) = bytes.split_at_checked(length)?;
