@@ -114,7 +114,8 @@ class Mosaic:
         """Reads and paints: an array of axes (band, y, x)."""
         (y0, y1), (x0, x1) = window
         out: Any = None
-        for layer in self._touching(window):
+        layers = self._touching(window)
+        for layer in layers:
             inside = _common(layer, window)
             chosen = [(bands.index(to), source, nodata) for (to, source), nodata in zip(layer.bands, layer.nodata)
                       if to in bands]
@@ -126,8 +127,8 @@ class Mosaic:
             pixels, outside = self._pixels(image, layer, inside, chosen, (device, fallback, io))
             with on_device_of(pixels):
                 alone = len(chosen) == len(bands) and [index for index, _, _ in chosen] == list(range(len(bands)))
-                if out is None and outside is None and alone and inside == window:
-                    return pixels
+                if out is None and outside is None and alone and inside == window and layer is layers[-1]:
+                    return pixels  # nothing is below or above
                 out = self._blank(bands, (y1 - y0, x1 - x0), pixels) if out is None else out
                 (top, bottom), (left, right) = inside
                 part = out[:, top - y0 : bottom - y0, left - x0 : right - x0]
