@@ -11,6 +11,7 @@ import numpy
 import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
+from . import _devices
 from ._tiffjet import Tensor
 from .windows import Ahead, Batches, Sampler
 
@@ -22,10 +23,6 @@ def _share() -> tuple[int, int]:
     return 0, 1
 
 
-def _wants_gpu(device: Any) -> bool:
-    return isinstance(device, int) or str(device).startswith("cuda")
-
-
 def _name(device: Any) -> Any:
     """A device of torch in the words of tiffjet."""
     return str(device) if isinstance(device, torch.device) else device
@@ -34,11 +31,12 @@ def _name(device: Any) -> Any:
 def _check_worker(device: Any) -> None:
     """A worker that was forked can't use the GPU of its parent; say so before the driver does."""
     worker = get_worker_info()
-    if worker is not None and _wants_gpu(device) and multiprocessing.get_start_method(allow_none=True) != "spawn":
+    method = multiprocessing.get_start_method(allow_none=True)
+    if worker is not None and _devices.is_cuda(device) and method not in ("spawn", "forkserver"):
         raise RuntimeError(
             f"tiffjet: DataLoader(num_workers={worker.num_workers}) forks its workers, and a fork can't use CUDA. Use "
-            "num_workers=0: batches are read ahead by threads of this process. (Or multiprocessing_context='spawn' and "
-            "set_start_method('spawn'), where each worker takes a context of the GPU.)"
+            "num_workers=0: batches are read ahead by threads of this process. (Or multiprocessing_context='spawn', where "
+            "each worker makes a context of the GPU for itself.)"
         )
 
 

@@ -6,11 +6,11 @@ import itertools
 import math
 import tempfile
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy
 
+from . import _devices, _parts
 from ._write import (
     _MEMORY, Budget, Place, Raster, _positive, device_of, on_device, slab_rows, to_host, written_dtype,
 )
@@ -164,22 +164,27 @@ class Chunked(Raster):
             for start, stop in groups:
                 yield from self._spooled(start, stop, budget.rows, tile_rows)
             return
-        # The next rows are computed while these are written, where others compute them and there is room for both. In
-        # this process all cores are busy with either anyway.
-        ahead = _client(self.array) is not None and 2 * tallest <= budget.rows and len(groups) > 1
         height = max(stop - start for start, stop in groups)
-        buffers = [numpy.empty((self.shape[0], height, self.shape[2]), self.dtype) for _ in range(1 + ahead)]
-        turns = itertools.cycle(buffers)
-        if not ahead:
-            yield from (self._compute(group, next(turns)) for group in groups)
-            return
-        with ThreadPoolExecutor(1, thread_name_prefix="tiffjet-rows") as pool:
-            coming = pool.submit(self._compute, groups[0], next(turns))
-            for group in groups[1:]:
-                rows = coming.result()
-                coming = pool.submit(self._compute, group, next(turns))
-                yield rows
-            yield coming.result()
+        buffer = numpy.empty((self.shape[0], height, self.shape[2]), self.dtype)
+        yield from (self._compute(group, buffer) for group in groups)
+
+    def crew(self, options: dict[str, Any]) -> Any:
+        client = _client(self.array)
+        if client is None:
+            # Chunks may be on several GPUs; which ones is known when they are there.
+            gpus = len(_devices.usable()) if self.stays else 0
+            return _parts.Threads(2 * gpus) if gpus > 1 else None
+        if self.device is not None and options["device"] == self.device:
+            options["device"] = "cuda"  # each worker has its own
+        return _parts.Workers(client)
+
+    def collect(self, crew: Any, writer: Any, options: dict[str, Any], mask: Any, done: Any) -> None:
+        def mask_rows(start: int, stop: int) -> Any:
+            rows = mask.raw(start, stop)
+            return crew.whole(rows) if hasattr(rows, "__dask_graph__") else rows
+
+        spec = _parts.Spec.of(self.shape, self.dtype, options)
+        _parts.Bands(crew, spec, self.array, None if mask is None else mask_rows).write(writer, done)
 
     def _groups(self, size: int, tile_rows: int) -> Iterator[tuple[int, int]]:
         """Rows of chunks together, as long as they fit: first and last row."""
@@ -246,26 +251,16 @@ def _fill(out: numpy.ndarray, part: Any) -> None:
     from dask.array import store
     from dask.base import get_scheduler
 
-    client = _client(part)
     scheduler = get_scheduler(collections=[part])
-    if client is None and getattr(scheduler, "__module__", "") != "dask.multiprocessing":
+    if getattr(scheduler, "__module__", "") != "dask.multiprocessing":
         # Threads of this process reach the memory themselves.
         store(part, _Target(out), lock=False, compute=True, return_stored=False)
         return
     spans = [list(_spans(sizes)) for sizes in part.chunks]
     places = [tuple(slice(*span) for span in place) for place in itertools.product(*spans)]
     blocks = part.to_delayed().ravel().tolist()
-    if client is None:
-        for place, block in zip(places, dask.compute(*blocks)):
-            out[place] = to_host(block)
-        return
-    from distributed import as_completed
-
-    futures = client.compute(blocks)
-    where = {future.key: place for future, place in zip(futures, places)}
-    for future in as_completed(futures):
-        out[where[future.key]] = to_host(future.result())
-        future.release()
+    for place, block in zip(places, dask.compute(*blocks)):
+        out[place] = to_host(block)
 
 
 class _Target:
