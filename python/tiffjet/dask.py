@@ -172,7 +172,7 @@ class Chunked(Raster):
         client = _client(self.array)
         if client is None:
             # Chunks may be on several GPUs; which ones is known when they are there.
-            gpus = len(_devices.usable()) if self.stays else 0
+            gpus = len(_devices.usable()) if self.device is not None and options["device"] != "cpu" else 0
             return _parts.Threads(2 * gpus) if gpus > 1 else None
         if self.device is not None and options["device"] == self.device:
             options["device"] = "cuda"  # each worker has its own

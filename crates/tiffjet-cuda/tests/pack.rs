@@ -12,7 +12,9 @@ use emulated::Emulated;
 use emulated::streams::Random;
 use tiffjet::backend::EncodeJob;
 use tiffjet::codec::Encoded;
-use tiffjet::{Backend, Blocks, Cpu, DType, Fallback, LevelPlan, Nodata, Prediction, RowsView, WriteOptions, WritePlan};
+use tiffjet::{
+    Backend, Blocks, Cpu, DType, Fallback, LevelPlan, Nodata, Prediction, RowsView, WriteOptions, WritePlan,
+};
 use write::{PACK_ANY, PackFormat, PackTile, Strided, collect_copy};
 
 static KERNELS: LazyLock<Emulated> = LazyLock::new(|| Emulated::build("pack"));

@@ -9,8 +9,8 @@ use tiffjet::sink::{FileSink, MemorySink, Patches, Sink, StreamSink};
 use tiffjet::source::MemorySource;
 use tiffjet::tiff::{Directory, Field, FieldType, Head, Header, tag};
 use tiffjet::{
-    Backend, BigTiff, Blocks, Cpu, DType, EncodedRows, Error, Fallback, Image, Layout, Limits, Nodata, OpenOptions, Overviews,
-    Prediction, ReadPlan, Resampling, Result, RowsView, SampleKind, Window, WriteOptions, Writer,
+    Backend, BigTiff, Blocks, Cpu, DType, EncodedRows, Error, Fallback, Image, Layout, Limits, Nodata, OpenOptions,
+    Overviews, Prediction, ReadPlan, Resampling, Result, RowsView, SampleKind, Window, WriteOptions, Writer,
 };
 
 /// xorshift64: the tests need no better chance than this.

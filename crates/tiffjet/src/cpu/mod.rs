@@ -102,13 +102,7 @@ impl Cpu {
 
     /// Makes some rows of a level apart from the rest of it. `above` are rows of the level above from row `first` on, those
     /// that they need among them; the result is what a reducer gives that has seen all rows.
-    pub fn reduce(
-        &self,
-        plan: &OverviewPlan,
-        above: &RowsView<'_>,
-        first: usize,
-        ys: Range<usize>,
-    ) -> Result<RowsBuf> {
+    pub fn reduce(&self, plan: &OverviewPlan, above: &RowsView<'_>, first: usize, ys: Range<usize>) -> Result<RowsBuf> {
         reduce::part(plan, self.pool.clone(), above, first, ys)
     }
 

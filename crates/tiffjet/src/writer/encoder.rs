@@ -103,6 +103,9 @@ impl Encoder {
 
 impl std::fmt::Debug for Encoder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Encoder").field("name", &self.name).field("backend", &self.backend.name()).finish_non_exhaustive()
+        f.debug_struct("Encoder")
+            .field("name", &self.name)
+            .field("backend", &self.backend.name())
+            .finish_non_exhaustive()
     }
 }
