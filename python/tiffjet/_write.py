@@ -180,9 +180,13 @@ def to_geotiff(
     raster.stays = raster.device is not None and options["device"] != "cpu"
     mask = _mask_beside(mask, raster)
     budget = raster.budget(memory)
+    crew = raster.crew(options)
     with _report_progress(progress, raster.shape[1]) as done, destination(dst) as out:
-        writer = Writer(out, raster.shape, raster.dtype.name, memory=budget.writer, **options)
+        writer = Writer(out, raster.shape, raster.dtype.name, memory=budget.writer, encoded=crew is not None, **options)
         try:
+            if crew is not None:
+                raster.collect(crew, writer, options, mask, done)
+                return writer.finish()
             row = 0
             for rows in raster.rows(budget, writer.tile_rows):
                 count = rows.shape[1]
@@ -373,6 +377,14 @@ class Raster:
     def part(self, start: int, stop: int) -> numpy.ndarray:
         raise NotImplementedError
 
+    def crew(self, options: dict[str, Any]) -> Any:
+        """Who encodes parts of it where they are; None where rows come here."""
+        return None
+
+    def collect(self, crew: Any, writer: Writer, options: dict[str, Any], mask: Any, done: Callable[[int], Any]) -> None:
+        """Lets them, and gives the writer the tiles."""
+        raise NotImplementedError
+
 
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
@@ -526,6 +538,10 @@ class Mask:
         self._mask = mask
         self.device = device_of(getattr(mask, "_meta", mask))
         self.stays = False
+
+    def raw(self, start: int, stop: int) -> Any:
+        """Rows of it as they are given."""
+        return self._mask[start:stop]
 
     def __call__(self, start: int, stop: int) -> Any:
         part = self._mask[start:stop]

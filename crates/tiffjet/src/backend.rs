@@ -109,6 +109,8 @@ pub struct EncodeJob<'a> {
     pub plan: &'a LevelPlan,
     /// The tile row they begin with.
     pub first: u32,
+    /// Whether another route than the backend's own will do.
+    pub fallback: Fallback,
 }
 
 /// Compressed tiles of one tile row of one plane: the waist of writing. However rows came and wherever they were

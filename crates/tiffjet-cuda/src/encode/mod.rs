@@ -169,7 +169,7 @@ pub fn encode(gpu: &Arc<Gpu>, job: &EncodeJob<'_>, emit: &mut Emit<'_>) -> Resul
         heights: vec![(first, first.saturating_add(job.rows.rows() as u32))],
         nan: None,
         memory: None,
-        fallback: Fallback::Allow,
+        fallback: job.fallback,
     };
     let mut encoding = Encoding::with(gpu, job.name, wanted)?;
     encoding.push(&job.rows, emit)?;
