@@ -35,6 +35,8 @@ const KEPT: u64 = 4 << 30;
 const JPEG2000_STATES: usize = 32;
 /// Batches of JPEG that are decoded at once.
 const JPEG_STATES: usize = 8;
+/// Tiles that a library encodes at once.
+const ENCODE_STATES: usize = 32;
 /// Streams that storage writes in: in each one read goes after the other.
 const IO_STREAMS: usize = 16;
 /// What the buffer that storage writes to grows by.
@@ -104,6 +106,8 @@ pub struct Gpu {
     lender: &'static Lender,
     jpeg2000: OnceLock<Result<States<nvjpeg2k::Decoder>, String>>,
     jpeg: OnceLock<Result<States<nvjpeg::Decoder>, String>>,
+    jpeg2000_encoders: OnceLock<Result<States<nvjpeg2k::Encoder>, String>>,
+    jpeg_encoders: OnceLock<Result<States<nvjpeg::Encoder>, String>>,
     /// Memory that storage writes to, while nobody reads.
     buffer: Mutex<Option<Buffer>>,
     streams: Mutex<Vec<Streams>>,
@@ -252,6 +256,8 @@ impl Gpu {
             pool,
             jpeg2000: OnceLock::new(),
             jpeg: OnceLock::new(),
+            jpeg2000_encoders: OnceLock::new(),
+            jpeg_encoders: OnceLock::new(),
             buffer: Mutex::default(),
             streams: Mutex::default(),
             lanes: Mutex::default(),
@@ -303,6 +309,26 @@ impl Gpu {
             let library = Nvjpeg::get().map_err(ToString::to_string)?;
             let decoder = self.prepared(|| nvjpeg::Decoder::new(library, self.context, self.lender))?;
             Ok(States::new(decoder, JPEG_STATES))
+        });
+        made.as_ref().map_err(String::as_str)
+    }
+
+    /// States of nvJPEG2000 that encode, or why there are none.
+    pub fn jpeg2000_encoders(&self) -> Result<&States<nvjpeg2k::Encoder>, &str> {
+        let made = self.jpeg2000_encoders.get_or_init(|| {
+            let library = Nvjpeg2k::get().map_err(ToString::to_string)?;
+            let encoder = self.prepared(|| nvjpeg2k::Encoder::new(library, self.context, self.lender))?;
+            Ok(States::new(encoder, ENCODE_STATES))
+        });
+        made.as_ref().map_err(String::as_str)
+    }
+
+    /// States of nvJPEG that encode, or why there are none.
+    pub fn jpeg_encoders(&self) -> Result<&States<nvjpeg::Encoder>, &str> {
+        let made = self.jpeg_encoders.get_or_init(|| {
+            let library = Nvjpeg::get().map_err(ToString::to_string)?;
+            let encoder = self.prepared(|| nvjpeg::Encoder::new(library, self.context, self.lender))?;
+            Ok(States::new(encoder, ENCODE_STATES))
         });
         made.as_ref().map_err(String::as_str)
     }

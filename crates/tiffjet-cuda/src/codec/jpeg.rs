@@ -297,6 +297,72 @@ fn complete(stream: &[u8], tables: Option<&[u8]>, expected: &Expected, out: &mut
     Some(out.at)
 }
 
+/// Makes an image that stands on its own part of a file: tables that JPEGTables has already are left out, and so is what
+/// markers say of colours. `None` for what is not such an image.
+pub fn abbreviate(image: &[u8], tables: &[u8]) -> Option<Vec<u8>> {
+    let mut shared = Vec::new();
+    let mut segments = Segments::new(tables)?;
+    loop {
+        match segments.next()? {
+            (marker @ (DQT | DHT), body) => each_table(marker, body, |table| shared.push((marker, table.to_vec())))?,
+            (EOI, _) => break,
+            _ => {}
+        }
+    }
+    let mut out = vec![0; image.len() + 2];
+    let mut writer = Writer { out: &mut out, at: 0 };
+    writer.put(&Segments::SOI)?;
+    let mut segments = Segments::new(image)?;
+    let mut frames = 0;
+    loop {
+        match segments.next()? {
+            (marker @ (DQT | DHT), body) => {
+                let mut own = Vec::new();
+                let known = |table: &[u8]| shared.iter().any(|(of, known)| *of == marker && known == table);
+                each_table(marker, body, |table| {
+                    if !known(table) {
+                        own.extend_from_slice(table)
+                    }
+                })?;
+                if !own.is_empty() {
+                    writer.segment(marker, &own)?;
+                }
+            }
+            (DRI, body) => writer.segment(DRI, body)?,
+            (SOF0, body) => {
+                frames += 1;
+                writer.segment(SOF0, body)?;
+            }
+            (SOS, body) if frames == 1 => {
+                writer.segment(SOS, body)?;
+                break;
+            }
+            (0xe0..=0xef | 0xfe, _) => {}
+            _ => return None,
+        }
+    }
+    let scan = image.get(segments.at..)?;
+    writer.put(&scan[..scan_end(scan)?])?;
+    let length = writer.at;
+    out.truncate(length);
+    Some(out)
+}
+
+/// Hands over the tables of a segment one by one, each with its number; `None` where they do not fill it.
+fn each_table(marker: u8, mut body: &[u8], mut take: impl FnMut(&[u8])) -> Option<()> {
+    while let [kind, rest @ ..] = body {
+        let length = match (marker, kind >> 4) {
+            (DQT, 0) => 65,
+            (DQT, 1) => 129,
+            (DHT, 0 | 1) => 17 + rest.get(..16)?.iter().map(|&n| usize::from(n)).sum::<usize>(),
+            _ => return None,
+        };
+        take(body.get(..length)?);
+        body = &body[length..];
+    }
+    Some(())
+}
+
 struct Component {
     id: u8,
     quant: u8,
