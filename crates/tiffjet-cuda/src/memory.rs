@@ -1,7 +1,7 @@
 //! One device: its context, streams, memory and the pinned ring, made when first used and kept for the process.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use tiffjet::{Error, Result};
@@ -471,30 +471,47 @@ impl Ring {
         Self { context, state: Mutex::default(), back: Condvar::new() }
     }
 
-    /// Takes a slot that can be filled.
+    /// Takes a slot that can be filled. Who has one already takes the next by [`Ring::take_free`]: those who wait with
+    /// slots in their hands can wait for each other.
     pub fn take(&self) -> Result<Slot, Failure> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            // Waiting for a copy takes less time than making a slot, as long as there are a few.
-            let enough = state.made >= SLOTS / 2 || state.idle.front().is_some_and(|slot| slot.is_settled());
-            if enough && let Some(mut slot) = state.idle.pop_front() {
-                drop(state);
-                return match slot.settle() {
-                    Ok(()) => Ok(slot),
-                    Err(failure) => {
-                        // Whoever asks next shall hear of it too, and not wait for a slot that never comes.
-                        self.give_back(slot);
-                        Err(failure)
-                    }
-                };
+            match self.next(state) {
+                Ok(slot) => return slot,
+                Err(none) => state = self.back.wait(none).unwrap_or_else(PoisonError::into_inner),
             }
-            if state.made < SLOTS {
-                state.made += 1;
-                drop(state);
-                return self.make().inspect_err(|_| self.lose());
-            }
-            state = self.back.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// Takes a slot that can be filled, where nobody has to give one back for it.
+    pub fn take_free(&self) -> Result<Option<Slot>, Failure> {
+        self.next(self.state.lock().unwrap_or_else(PoisonError::into_inner)).map_or(Ok(None), |slot| slot.map(Some))
+    }
+
+    /// An idle slot or a new one; the lock again where there is neither.
+    fn next<'a>(
+        &self,
+        mut state: MutexGuard<'a, RingState>,
+    ) -> Result<Result<Slot, Failure>, MutexGuard<'a, RingState>> {
+        // Waiting for a copy takes less time than making a slot, as long as there are a few.
+        let enough = state.made >= SLOTS / 2 || state.idle.front().is_some_and(|slot| slot.is_settled());
+        if enough && let Some(mut slot) = state.idle.pop_front() {
+            drop(state);
+            return Ok(match slot.settle() {
+                Ok(()) => Ok(slot),
+                Err(failure) => {
+                    // Whoever asks next shall hear of it too, and not wait for a slot that never comes.
+                    self.give_back(slot);
+                    Err(failure)
+                }
+            });
+        }
+        if state.made == SLOTS {
+            return Err(state);
+        }
+        state.made += 1;
+        drop(state);
+        Ok(self.make().inspect_err(|_| self.lose()))
     }
 
     /// Gives it back.

@@ -1,6 +1,9 @@
 // A libnvjpeg.so.13 without a GPU. It parses real heads; a scan must hold plain pixels behind the word FAKE, other data
-// are refused as bad, and with them their whole batch.
+// are refused as bad, and with them their whole batch. What it encodes is such an image, with the tables that FAKELIB_TABLES
+// has in hexadecimal digits: the segments of a JPEGTables.
 #include "fakelib.h"
+
+#include <algorithm>
 
 namespace {
 enum { OK = 0, INVALID = 2, BAD = 3, NO_MEMORY = 5 };
@@ -90,5 +93,100 @@ API int nvjpegDecodeBatched(Handle handle, Handle state_handle, const u8* const*
             fakecuda_put(stream, fake::Copy::run, copy);
         }
     }
+    return OK;
+}
+
+namespace {
+struct Parameters {
+    int quality = 0, optimised = 1, sampling = -1;
+};
+struct EncodeState {
+    std::vector<u8> pixels;
+    unsigned width = 0, height = 0;
+    int sampling = 0;
+    void* memory = nullptr;
+};
+constexpr size_t ENCODE_MEMORY = 34567;
+
+std::vector<u8> image(const EncodeState& state) {
+    // Factors of the first component, by what the library calls them.
+    const u8 factors[7] = {0x11, 0x21, 0x22, 0x12, 0x41, 0x42, 0x11};
+    const u8 components = state.sampling == 6 ? 1 : 3;
+    std::vector<u8> out = {0xff, 0xd8, 0xff, 0xe0, 0, 7, 'J', 'F', 'I', 'F', 0};
+    const char* tables = getenv("FAKELIB_TABLES");
+    for (const char* at = tables ? tables : ""; at[0] && at[1]; at += 2) {
+        const char digits[3] = {at[0], at[1], 0};
+        out.push_back(u8(strtoul(digits, nullptr, 16)));
+    }
+    out.insert(out.end(), {0xff, 0xc0, 0, u8(8 + 3 * components), 8});
+    fake::put_big(out, state.height, 2);
+    fake::put_big(out, state.width, 2);
+    out.push_back(components);
+    for (u8 c = 0; c < components; ++c) out.insert(out.end(), {u8(c + 1), c ? u8(0x11) : factors[state.sampling], u8(c > 0)});
+    out.insert(out.end(), {0xff, 0xda, 0, u8(6 + 2 * components), components});
+    for (u8 c = 0; c < components; ++c) out.insert(out.end(), {u8(c + 1), u8(c ? 0x11 : 0)});
+    out.insert(out.end(), {0, 63, 0, 'F', 'A', 'K', 'E'});
+    for (u8 pixel : state.pixels) out.push_back(std::min(pixel, u8(254)));
+    out.insert(out.end(), {0xff, 0xd9});
+    return out;
+}
+
+int encode(Handle handle, Handle state_handle, Handle parameters_handle, const Image* source, unsigned width, unsigned height,
+           Handle stream) {
+    Library* library = static_cast<Library*>(handle);
+    EncodeState* state = static_cast<EncodeState*>(state_handle);
+    Parameters* parameters = static_cast<Parameters*>(parameters_handle);
+    if (!state->memory && library->device.take(library->device.context, &state->memory, ENCODE_MEMORY, stream)) return NO_MEMORY;
+    // Tables that differ from tile to tile can't be shared.
+    if (parameters->optimised || parameters->quality < 1) return INVALID;
+    state->sampling = parameters->sampling;
+    state->width = width;
+    state->height = height;
+    const size_t row = size_t(width) * (state->sampling == 6 ? 1 : 3);
+    fakecuda_put(stream, fake::Taken::run, new fake::Taken{(Address)source->planes[0], row, height, source->pitches[0], &state->pixels});
+    return OK;
+}
+}  // namespace
+
+API int nvjpegEncoderStateCreate(Handle, Handle* state, Handle) {
+    FAIL(nvjpegEncoderStateCreate);
+    *state = new EncodeState;
+    return OK;
+}
+API int nvjpegEncoderStateDestroy(Handle) { return OK; }
+API int nvjpegEncoderParamsCreate(Handle, Handle* parameters, Handle) { *parameters = new Parameters; return OK; }
+API int nvjpegEncoderParamsDestroy(Handle) { return OK; }
+API int nvjpegEncoderParamsSetQuality(Handle parameters, int quality, Handle) {
+    static_cast<Parameters*>(parameters)->quality = quality;
+    return OK;
+}
+API int nvjpegEncoderParamsSetOptimizedHuffman(Handle parameters, int optimised, Handle) {
+    static_cast<Parameters*>(parameters)->optimised = optimised;
+    return OK;
+}
+API int nvjpegEncoderParamsSetSamplingFactors(Handle parameters, int sampling, Handle) {
+    static_cast<Parameters*>(parameters)->sampling = sampling;
+    return OK;
+}
+API int nvjpegEncodeImage(Handle handle, Handle state, Handle parameters, const Image* source, int format, int width, int height,
+                          Handle stream) {
+    FAIL(nvjpegEncodeImage);
+    fakecuda_note("nvjpegEncodeImage");
+    if (format != PIXELS) return INVALID;
+    return encode(handle, state, parameters, source, unsigned(width), unsigned(height), stream);
+}
+API int nvjpegEncodeYUV(Handle handle, Handle state, Handle parameters, const Image* source, int sampling, int width, int height,
+                        Handle stream) {
+    FAIL(nvjpegEncodeYUV);
+    fakecuda_note("nvjpegEncodeYUV");
+    if (sampling != 6) return INVALID;
+    return encode(handle, state, parameters, source, unsigned(width), unsigned(height), stream);
+}
+API int nvjpegEncodeRetrieveBitstream(Handle, Handle state_handle, u8* data, size_t* length, Handle stream) {
+    FAIL(nvjpegEncodeRetrieveBitstream);
+    fakecuda_run(stream);
+    std::vector<u8> bytes = image(*static_cast<EncodeState*>(state_handle));
+    if (data && *length < bytes.size()) return INVALID;
+    fakecuda_put(stream, fake::Given::run, new fake::Given{std::move(bytes), data, length});
     return OK;
 }
