@@ -27,7 +27,7 @@ pub const NOTES: usize = (1 << 20) + (64 << 10);
 const SLOTS: usize = 40;
 /// Threads that fill slots: more give no more bytes a second from the page cache.
 const THREADS: usize = 24;
-/// Threads that fill slots from files of other machines: they wait, so the number of cores does not matter.
+/// Threads that wait for other machines or for storage, so that the number of cores does not matter.
 const FAR_THREADS: usize = 32;
 /// Device memory that stays with the pool between reads.
 const KEPT: u64 = 4 << 30;
@@ -37,8 +37,6 @@ const JPEG2000_STATES: usize = 32;
 const JPEG_STATES: usize = 8;
 /// Tiles that a library encodes at once.
 const ENCODE_STATES: usize = 32;
-/// Streams that storage writes in: in each one read goes after the other.
-const IO_STREAMS: usize = 16;
 /// What the buffer that storage writes to grows by.
 const BUFFER_STEP: u64 = 32 << 20;
 
@@ -138,19 +136,12 @@ pub struct Streams {
     pub begins: Vec<Event>,
     /// Where the one word comes that says how it went.
     pub verdict: Pinned,
-    /// Where storage writes, each with where its last read ends; made when first used.
-    io: OnceLock<Vec<(Stream, Event)>>,
 }
 
 impl Streams {
-    /// Where storage writes.
-    pub fn io(&self) -> &[(Stream, Event)] {
-        self.io.get().map_or(&[], Vec::as_slice)
-    }
-
     /// Waits for all of them, whatever they say.
     pub fn settle(&self) {
-        self.lanes.iter().chain(self.io().iter().map(|(stream, _)| stream)).for_each(|stream| drop(stream.wait()));
+        self.lanes.iter().for_each(|stream| drop(stream.wait()));
     }
 }
 
@@ -186,7 +177,7 @@ pub fn unavailable(absence: &Absence) -> Error {
 }
 
 impl Gpu {
-    /// Threads for files of other machines; where there can be no more, those for files of this one.
+    /// Threads for reads that wait; where there can be no more, those for files of this machine.
     pub fn far_threads(&self) -> &ThreadPool {
         if let Some(threads) = self.far_threads.get() {
             return threads;
@@ -347,19 +338,7 @@ impl Gpu {
         let lanes = (0..LANES).map(|_| self.context.stream()).collect::<Result<Vec<_>, _>>()?;
         let events = || (0..LANES).map(|_| self.context.event(false)).collect::<Result<Vec<_>, _>>();
         let (joins, begins) = (events()?, events()?);
-        Ok(Streams { lanes, joins, begins, verdict: self.context.pinned(4096)?, io: OnceLock::new() })
-    }
-
-    /// Makes streams ready for storage.
-    pub fn prepare_io(&self, streams: &Streams, library: &CuFile) -> Result<(), Failure> {
-        if streams.io.get().is_none() {
-            let pair = || Ok((self.context.stream()?, self.context.event(false)?));
-            let made = (0..IO_STREAMS).map(|_| pair()).collect::<Result<Vec<(Stream, Event)>, _>>()?;
-            made.iter().for_each(|(stream, _)| library.know(stream));
-            // Streams belong to one read at a time.
-            let _ = streams.io.set(made);
-        }
-        Ok(())
+        Ok(Streams { lanes, joins, begins, verdict: self.context.pinned(4096)? })
     }
 
     /// Memory of `length` bytes at least that storage can write to: the one that is kept where it suffices.

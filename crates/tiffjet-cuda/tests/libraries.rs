@@ -369,10 +369,23 @@ fn tables() -> Vec<u8> {
     codec::jpeg_tables(&codec::Settings::default(), &TileFormat::new(JPEG, (32, 32), 3, DType::UInt8))
 }
 
-/// A JPEG stream with a real head and a body that the fake takes; without tables, as in most TIFFs.
+/// A JPEG stream with a real head and a real scan, and pixels where the fake looks for them; without other tables, as in
+/// most TIFFs.
 fn jpeg_stream(rows: &[u8], width: u16, samples: usize, in_planes: bool) -> Vec<u8> {
     let height = (rows.len() / (usize::from(width) * samples)) as u16;
-    let mut out = vec![0xff, 0xd8, 0xff, 0xe0, 0, 4, b'J', b'F', 0xff, 0xc0];
+    let mut out = vec![0xff, 0xd8, 0xff, 0xe0, 0, 4, b'J', b'F'];
+    let pixels = if in_planes { planes(rows, samples, 1) } else { rows.to_vec() };
+    let mut tables = vec![3; 65];
+    tables[1..5].copy_from_slice(b"FAKE");
+    for part in pixels.chunks(64) {
+        tables.push(3);
+        tables.extend(part);
+        tables.resize(tables.len().next_multiple_of(65), 0);
+    }
+    out.extend([0xff, 0xdb]);
+    out.extend((tables.len() as u16 + 2).to_be_bytes());
+    out.extend(tables);
+    out.extend([0xff, 0xc0]);
     out.extend((8 + 3 * samples as u16).to_be_bytes());
     out.push(8);
     out.extend(height.to_be_bytes());
@@ -384,19 +397,18 @@ fn jpeg_stream(rows: &[u8], width: u16, samples: usize, in_planes: bool) -> Vec<
     out.push(samples as u8);
     (0..samples as u8).for_each(|i| out.extend([i, 0]));
     out.extend([0, 63, 0]);
-    out.extend(b"FAKE");
-    out.extend(if in_planes { planes(rows, samples, 1) } else { rows.to_vec() });
+    // Blocks of nothing in the codes of the standard, four of them in three bytes.
+    let blocks = usize::from(width.div_ceil(8)) * usize::from(height.div_ceil(8)) * samples;
+    assert!(blocks.is_multiple_of(4));
+    (0..blocks / 4).for_each(|_| out.extend([0b0010_1000, 0b1010_0010, 0b1000_1010]));
     out.extend([0xff, 0xd9]);
     out
 }
 
-/// A file for the fake; pixels of 255 would be markers.
+/// A file for the fake.
 fn jpeg(tiff: Tiff, width: u16, samples: usize, in_planes: bool) -> Tiff {
     let tag = Value::Undefined(tables());
-    tiff.tag(347, tag).compress_with(JPEG, move |rows| {
-        let rows: Vec<u8> = rows.iter().map(|&v| v.min(254)).collect();
-        jpeg_stream(&rows, width, samples, in_planes)
-    })
+    tiff.tag(347, tag).compress_with(JPEG, move |rows| jpeg_stream(rows, width, samples, in_planes))
 }
 
 #[test]
@@ -417,7 +429,7 @@ fn child_jpeg() {
     for (tiff, samples, in_planes) in
         [(tiled(3).photometric(6), 3, false), (tiled(3).photometric(2), 3, true), (tiled(1), 1, true)]
     {
-        let expected: Vec<u8> = pixels(&tiff.clone().photometric(1), 3).into_iter().map(|v| v.min(254)).collect();
+        let expected = pixels(&tiff.clone().photometric(1), 3);
         let tiff = jpeg(tiff, 32, samples, in_planes);
         let (found, report) = read(&open(tiff.build(&tiff.terrain(3))), &cuda, &FORBID).unwrap();
         assert!(found == expected, "{samples} samples");
@@ -440,7 +452,7 @@ fn many_tiles_of_jpeg_are_several_batches_with_one_pool() {
 #[ignore = "in a process with the fake libraries"]
 fn child_many_jpegs() {
     let plain = Tiff::new(400, 400).tile(16, 16);
-    let expected: Vec<u8> = pixels(&plain, 3).into_iter().map(|v| v.min(254)).collect();
+    let expected = pixels(&plain, 3);
     let tiff = jpeg(plain, 16, 1, true);
     let (found, _) = read(&open(tiff.build(&tiff.terrain(3))), &Cuda::new(0).unwrap(), &FORBID).unwrap();
     assert!(found == expected);
@@ -487,11 +499,11 @@ fn options(codec: &str, shape: [usize; 3], dtype: DType) -> WriteOptions {
 
 fn write(cuda: &Cuda, options: &WriteOptions) -> Result<Written, Error> {
     let [bands, height, width] = options.shape;
-    // No pixel of a byte is 255: the fake's scans are plain, and that is a marker. The first tile has nothing but zeros.
+    // The first tile has nothing but zeros.
     let value = |i: usize| {
         let pixel = i / options.dtype.size() % (height * width);
         let empty = pixel / width < 32 && pixel % width < 32;
-        if empty { 0 } else { ((i * 7 + i / width * 3) % 250) as u8 }
+        if empty { 0 } else { (i * 7 + i / width * 3) as u8 }
     };
     let bytes = (0..bands * height * width * options.dtype.size()).map(value);
     let pixels: Vec<u8> = bytes.collect();
@@ -517,8 +529,17 @@ fn table_digits(settings: &codec::Settings, samples: u16) -> String {
     tables[2..tables.len() - 2].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// Whether a tile has tables but those that the fake has its pixels in.
 fn has_tables(tile: &[u8]) -> bool {
-    tile.windows(2).any(|pair| pair == [0xff, 0xdb] || pair == [0xff, 0xc4])
+    let mut at = 2;
+    while tile[at + 1] != 0xda {
+        let length = usize::from(u16::from_be_bytes([tile[at + 2], tile[at + 3]]));
+        if tile[at + 1] == 0xc4 || tile[at + 1] == 0xdb && tile[at + 4] != 3 {
+            return true;
+        }
+        at += 2 + length;
+    }
+    false
 }
 
 #[test]
