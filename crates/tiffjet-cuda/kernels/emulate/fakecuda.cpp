@@ -175,6 +175,15 @@ extern "C" __attribute__((visibility("default"))) void fakecuda_put(Handle strea
     std::lock_guard<std::recursive_mutex> locked(lock);
     put(stream, [=] { run(argument); });
 }
+// A library that waits by itself.
+extern "C" __attribute__((visibility("default"))) void fakecuda_run(Handle stream) {
+    std::lock_guard<std::recursive_mutex> locked(lock);
+    run_all(stream_of(stream));
+}
+extern "C" __attribute__((visibility("default"))) void fakecuda_read(void* to, Address from, size_t length) {
+    inside(from, length, "a library reads outside of device memory");
+    memcpy(to, reinterpret_cast<void*>(from), length);
+}
 extern "C" __attribute__((visibility("default"))) void fakecuda_write(Address to, const void* from, size_t length) {
     inside(to, length, "a library writes outside of device memory");
     memcpy(reinterpret_cast<void*>(to), from, length);
