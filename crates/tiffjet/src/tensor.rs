@@ -224,12 +224,24 @@ impl HostBuffer {
         Some(Self { memory: Some(Memory::take(length)?), length })
     }
 
+    /// Takes several at once, side by side in memory that returns to the pool when the last of them is gone.
+    pub fn take_parts(lengths: &[usize]) -> Option<Vec<Self>> {
+        let parts = Memory::take_parts(lengths)?;
+        Some(std::iter::zip(parts, lengths).map(|(part, &length)| Self { memory: Some(part), length }).collect())
+    }
+
     /// The bytes, to be filled.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         match &mut self.memory {
             Some(memory) => &mut memory.bytes_mut()[..self.length],
             None => &mut [],
         }
+    }
+}
+
+impl AsMut<[u8]> for HostBuffer {
+    fn as_mut(&mut self) -> &mut [u8] {
+        self.bytes_mut()
     }
 }
 
@@ -268,7 +280,7 @@ use memory::Memory;
 mod memory {
     #![allow(unsafe_code)] // maps anonymous memory and gives it back
 
-    use super::{Mutex, PoisonError};
+    use super::{Arc, Mutex, PoisonError};
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
     /// Smaller buffers are left to the allocator.
@@ -281,6 +293,33 @@ mod memory {
     pub(super) enum Memory {
         Small(Vec<u8>),
         Large(Mapping),
+        Part(Part),
+    }
+
+    /// A part of a mapping that nobody else has.
+    pub(super) struct Part {
+        whole: Arc<Shared>,
+        at: usize,
+        length: usize,
+    }
+
+    /// A mapping whose parts have owners.
+    struct Shared(Option<Mapping>);
+
+    impl Part {
+        fn address(&self) -> *mut u8 {
+            let start = self.whole.0.as_ref().map_or(std::ptr::NonNull::dangling().as_ptr(), |m| m.address);
+            // `take_parts` laid it out inside the mapping.
+            start.wrapping_add(self.at)
+        }
+    }
+
+    impl Drop for Shared {
+        fn drop(&mut self) {
+            if let Some(mapping) = self.0.take() {
+                Memory::Large(mapping).give_back();
+            }
+        }
     }
 
     impl Memory {
@@ -294,11 +333,29 @@ mod memory {
             Mapping::reuse(length).or_else(|| Mapping::new(length)).map(Self::Large)
         }
 
+        pub(super) fn take_parts(lengths: &[usize]) -> Option<Vec<Self>> {
+            let total = lengths.iter().try_fold(0usize, |sum, &length| sum.checked_add(length))?;
+            if total < SMALL {
+                return lengths.iter().map(|&length| Self::take(length)).collect();
+            }
+            let mapping = Mapping::reuse(total).or_else(|| Mapping::new(total))?;
+            let whole = Arc::new(Shared(Some(mapping)));
+            let mut next = 0;
+            let parts = lengths.iter().map(|&length| {
+                let at = next;
+                next += length;
+                Self::Part(Part { whole: whole.clone(), at, length })
+            });
+            Some(parts.collect())
+        }
+
         pub(super) fn bytes(&self) -> &[u8] {
             match self {
                 Self::Small(bytes) => bytes,
                 // SAFETY: the mapping is readable, initialised (zero pages or old pixels) and lives as long as `self`.
                 Self::Large(m) => unsafe { std::slice::from_raw_parts(m.address, m.length) },
+                // SAFETY: the same; parts of a mapping do not overlap, and only the owner of a part can write to it.
+                Self::Part(p) => unsafe { std::slice::from_raw_parts(p.address(), p.length) },
             }
         }
 
@@ -307,6 +364,8 @@ mod memory {
                 Self::Small(bytes) => bytes,
                 // SAFETY: as in `bytes`; the mapping is private and `self` is borrowed for writing.
                 Self::Large(m) => unsafe { std::slice::from_raw_parts_mut(m.address, m.length) },
+                // SAFETY: as in `bytes`; `self` is the part's only owner and is borrowed for writing.
+                Self::Part(p) => unsafe { std::slice::from_raw_parts_mut(p.address(), p.length) },
             }
         }
 
@@ -332,7 +391,7 @@ mod memory {
 
     // SAFETY: a mapping is owned by one value at a time and can be used from any thread.
     unsafe impl Send for Mapping {}
-    // SAFETY: shared use only reads.
+    // SAFETY: shared use only reads, or writes to parts that have one owner each.
     unsafe impl Sync for Mapping {}
 
     impl Mapping {
