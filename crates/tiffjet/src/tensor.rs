@@ -224,6 +224,11 @@ impl HostBuffer {
         Some(Self { memory: Some(Memory::take(length)?), length })
     }
 
+    /// Takes memory that goes back to the system and to no pool.
+    pub(crate) fn take_own(length: usize) -> Option<Self> {
+        Some(Self { memory: Some(Memory::take_own(length)?), length })
+    }
+
     /// Takes several at once, side by side in memory that returns to the pool when the last of them is gone.
     pub fn take_parts(lengths: &[usize]) -> Option<Vec<Self>> {
         let parts = Memory::take_parts(lengths)?;
@@ -285,6 +290,8 @@ mod memory {
 
     /// Smaller buffers are left to the allocator.
     const SMALL: usize = 1 << 20;
+    /// Bytes of a huge page.
+    const HUGE: usize = 2 << 20;
     /// Bytes kept for later reads.
     const KEPT: usize = 512 << 20;
 
@@ -293,6 +300,7 @@ mod memory {
     pub(super) enum Memory {
         Small(Vec<u8>),
         Large(Mapping),
+        Own(Mapping),
         Part(Part),
     }
 
@@ -325,12 +333,21 @@ mod memory {
     impl Memory {
         pub(super) fn take(length: usize) -> Option<Self> {
             if length < SMALL {
-                let mut bytes = Vec::new();
-                bytes.try_reserve_exact(length).ok()?;
-                bytes.resize(length, 0);
-                return Some(Self::Small(bytes));
+                return Self::small(length);
             }
             Mapping::reuse(length).or_else(|| Mapping::new(length)).map(Self::Large)
+        }
+
+        /// The same without the pool.
+        pub(super) fn take_own(length: usize) -> Option<Self> {
+            if length < HUGE { Self::small(length) } else { Mapping::new(length).map(Self::Own) }
+        }
+
+        fn small(length: usize) -> Option<Self> {
+            let mut bytes = Vec::new();
+            bytes.try_reserve_exact(length).ok()?;
+            bytes.resize(length, 0);
+            Some(Self::Small(bytes))
         }
 
         pub(super) fn take_parts(lengths: &[usize]) -> Option<Vec<Self>> {
@@ -353,7 +370,7 @@ mod memory {
             match self {
                 Self::Small(bytes) => bytes,
                 // SAFETY: the mapping is readable, initialised (zero pages or old pixels) and lives as long as `self`.
-                Self::Large(m) => unsafe { std::slice::from_raw_parts(m.address, m.length) },
+                Self::Large(m) | Self::Own(m) => unsafe { std::slice::from_raw_parts(m.address, m.length) },
                 // SAFETY: the same; parts of a mapping do not overlap, and only the owner of a part can write to it.
                 Self::Part(p) => unsafe { std::slice::from_raw_parts(p.address(), p.length) },
             }
@@ -363,7 +380,7 @@ mod memory {
             match self {
                 Self::Small(bytes) => bytes,
                 // SAFETY: as in `bytes`; the mapping is private and `self` is borrowed for writing.
-                Self::Large(m) => unsafe { std::slice::from_raw_parts_mut(m.address, m.length) },
+                Self::Large(m) | Self::Own(m) => unsafe { std::slice::from_raw_parts_mut(m.address, m.length) },
                 // SAFETY: as in `bytes`; `self` is the part's only owner and is borrowed for writing.
                 Self::Part(p) => unsafe { std::slice::from_raw_parts_mut(p.address(), p.length) },
             }
@@ -403,31 +420,52 @@ mod memory {
             Some(pool.remove(best))
         }
 
+        /// A new one. Where it is large, it begins at a huge page and asks for such: there is less to look up.
         fn new(length: usize) -> Option<Self> {
-            const HUGE: usize = 2 << 20;
             let length = length.checked_next_multiple_of(4096)?;
+            let more = if length >= HUGE { HUGE } else { 0 };
+            let room = length.checked_add(more)?;
             // SAFETY: a new private mapping at an address of the system's choice touches no other memory.
             let address = unsafe {
                 mmap_anonymous(
                     std::ptr::null_mut(),
-                    length,
+                    room,
                     ProtFlags::READ | ProtFlags::WRITE,
                     MapFlags::PRIVATE | MapFlags::NORESERVE,
                 )
             }
             .ok()?;
-            if length >= 2 * HUGE {
-                // SAFETY: advice on the mapping just made; a refusal only costs speed.
-                let _ = unsafe { madvise(address, length, Advice::LinuxHugepage) };
+            let address: *mut u8 = address.cast();
+            if more == 0 {
+                return Some(Self { address, length });
             }
-            Some(Self { address: address.cast(), length })
+            let before = address.addr().next_multiple_of(HUGE) - address.addr();
+            let start = address.wrapping_add(before);
+            // SAFETY: what lies before and behind the part that is kept belongs to the mapping just made, and to nobody.
+            unsafe { unmap(address, before) };
+            // SAFETY: the same.
+            unsafe { unmap(start.wrapping_add(length), more - before) };
+            // SAFETY: advice on the mapping just made; a refusal only costs speed.
+            let _ = unsafe { madvise(start.cast(), length, Advice::LinuxHugepage) };
+            Some(Self { address: start, length })
+        }
+    }
+
+    /// Gives back a part of a mapping, of whole pages; none is fine.
+    ///
+    /// # Safety
+    /// It is mapped by `Mapping::new`, and nobody uses it any more.
+    unsafe fn unmap(address: *mut u8, length: usize) {
+        if length > 0 {
+            // SAFETY: as the caller promises.
+            let _ = unsafe { munmap(address.cast(), length) };
         }
     }
 
     impl Drop for Mapping {
         fn drop(&mut self) {
             // SAFETY: `new` mapped just this range, and its only owner is gone.
-            let _ = unsafe { munmap(self.address.cast(), self.length) };
+            unsafe { unmap(self.address, self.length) };
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Reading from far away: many requests are under way, and cores decode what has arrived while the rest is on its way.
 //!
 //! Lanes wait for requests and never for cores; cores decode and never wait for requests. So one slow server holds up nobody
-//! but who asked for its file.
+//! but who asked for its file. What is not compressed has no need of a core: lanes put it in its place.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -214,7 +214,11 @@ impl<'a> Far<'a> {
         let mut landed = 0;
         let mut work = |i: usize, bytes: HostBuffer| {
             landed += 1;
-            cores.spawn(move |_| self.decode(number, i, bytes));
+            match reader.is_copy() {
+                // Done before a core is awake, while it is in the cache of this one.
+                true => self.decode(number, i, bytes),
+                false => cores.spawn(move |_| self.decode(number, i, bytes)),
+            }
         };
         let outcome = match self.stop.load(Ordering::Relaxed) {
             true => Err(Error::Cancelled { name: reader.source.name().clone() }),
@@ -238,7 +242,8 @@ impl<'a> Far<'a> {
         let request = &self.requests[number];
         let run = &request.runs[run];
         let reader = &self.readers[request.job];
-        let _turn = self.decoders.enter();
+        // What is only copied takes no memory.
+        let _turn = if reader.is_copy() { None } else { self.decoders.enter() };
         let done = with_decoded(|decoded| {
             let mut done = 0;
             for &number in &run.tiles {
