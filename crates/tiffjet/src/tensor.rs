@@ -469,3 +469,40 @@ mod memory {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_memory_are_apart_and_live_alone() {
+        for lengths in [&[][..], &[0, 5, 0], &[700_000, 3, 1 << 20, 4097], &[(4 << 20) + 1, 64]] {
+            let mut parts = HostBuffer::take_parts(lengths).unwrap();
+            for (part, byte) in parts.iter_mut().zip(1..) {
+                part.bytes_mut().fill(byte);
+            }
+            // The first goes, the others stay as they are.
+            let rest = parts.split_off(parts.len().min(1));
+            drop(parts);
+            for ((part, &length), byte) in rest.iter().zip(&lengths[lengths.len().min(1)..]).zip(2..) {
+                assert_eq!((part.length(), part.host().map(<[u8]>::len)), (length, Some(length)));
+                assert!(part.host().is_some_and(|bytes| bytes.iter().all(|&b| b == byte)), "{lengths:?}");
+            }
+        }
+        assert!(HostBuffer::take_parts(&[usize::MAX, 2]).is_none());
+    }
+
+    #[test]
+    fn large_memory_begins_at_a_huge_page() {
+        for (length, page) in [(1 << 20, 4096), (2 << 20, 2 << 20), ((5 << 20) + 1, 2 << 20)] {
+            let mut buffer = HostBuffer::take(length).unwrap();
+            assert_eq!(buffer.address() % page, 0, "{length} bytes");
+            buffer.bytes_mut().fill(7);
+        }
+        for length in [0, 100, (2 << 20) + 5] {
+            let mut buffer = HostBuffer::take_own(length).unwrap();
+            assert_eq!(buffer.bytes_mut().len(), length);
+            buffer.bytes_mut().fill(9);
+        }
+    }
+}
