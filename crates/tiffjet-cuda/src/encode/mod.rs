@@ -23,6 +23,7 @@ use crate::kernels::write::PackFormat;
 use crate::memory::{Gpu, Lane, SLOT};
 use land::{Giver, Landing};
 use layout::{Best, Layout, Level, MOST_LANES, WaveLayout, lay_out};
+pub use picture::Picture;
 pub use route::ENCODED;
 use route::{Choice, Route};
 use stage::{Stage, Step};

@@ -36,6 +36,15 @@ const QUALITY: u8 = 75;
 const YCBCR: u16 = 6;
 
 impl Picture {
+    /// What encodes a codec.
+    pub fn of(codec: &str) -> Option<Self> {
+        match codec {
+            "jpeg" => Some(Self::Jpeg),
+            "jpeg2000" => Some(Self::Jpeg2000),
+            _ => None,
+        }
+    }
+
     /// Name of the library.
     pub fn library(self) -> &'static str {
         match self {
@@ -46,14 +55,10 @@ impl Picture {
 
     /// The library for a codec, where it is there and takes such pixels; or why not. `None` for other codecs.
     pub fn find(gpu: &Gpu, plan: &LevelPlan) -> Option<Result<Self, String>> {
-        let (picture, takes) = match plan.codec.name() {
-            "jpeg" => (Self::Jpeg, Jpeg::new(plan).is_some()),
-            "jpeg2000" => (Self::Jpeg2000, Jpeg2000::new(plan).is_some()),
-            _ => return None,
-        };
-        let absence = match picture {
-            Self::Jpeg => gpu.jpeg_encoders().err(),
-            Self::Jpeg2000 => gpu.jpeg2000_encoders().err(),
+        let picture = Self::of(plan.codec.name())?;
+        let (takes, absence) = match picture {
+            Self::Jpeg => (Jpeg::new(plan).is_some(), gpu.jpeg_encoders().err()),
+            Self::Jpeg2000 => (Jpeg2000::new(plan).is_some(), gpu.jpeg2000_encoders().err()),
         };
         Some(match (takes, absence) {
             (false, _) => Err(format!("{} does not take their pixels", picture.library())),

@@ -83,11 +83,16 @@ pub fn on_host(name: &Arc<str>, plan: &LevelPlan, fallback: Fallback, why: &str)
 
 /// The route on the device, or why there is none.
 fn on_device(plan: &LevelPlan, gpu: &Gpu) -> Result<Route, String> {
-    if let Some(picture) = Picture::find(gpu, plan) {
-        return picture.map(Route::Picture);
+    match Picture::find(gpu, plan) {
+        Some(picture) => picture.map(Route::Picture),
+        None => compressed(plan, gpu.shared_memory),
     }
+}
+
+/// The route of tiles that are no pictures.
+fn compressed(plan: &LevelPlan, shared_memory: u32) -> Result<Route, String> {
     let level = plan.settings.level.unwrap_or(1);
-    let own = |route: Route, needed: u32| match needed <= gpu.shared_memory {
+    let own = |route: Route, needed: u32| match needed <= shared_memory {
         true => Ok(route),
         false => Err("the GPU has too little shared memory for it".to_owned()),
     };
@@ -179,7 +184,7 @@ mod tests {
             options.compression = codec.name().to_owned();
             options.blocks = tiffjet::Blocks::Tiles { width: 64, height: 64 };
             let plan = WritePlan::new(&"a.tif".into(), &options).expect("a plan");
-            let there = on_device(&plan.levels[0], u32::MAX).is_ok();
+            let there = compressed(&plan.levels[0], u32::MAX).is_ok();
             assert_eq!(there, ENCODED.contains(&codec.name()), "{}", codec.name());
         }
     }
