@@ -130,7 +130,7 @@ impl Facts {
         out += &title("Libraries, found at run time");
         self.libraries.iter().for_each(|library| out += &library_text(library));
         out += &title("Codecs");
-        out += "  name         read: CPU  GPU         write: CPU  GPU\n";
+        out += "  name         read: CPU  GPU         write: CPU  GPU\n"; // as wide as the lines below
         CODECS.iter().for_each(|codec| out += &codec_text(*codec));
         out += &title("Choices");
         let _ = writeln!(out, "  --device auto is {}", if self.usable() { "cuda:0" } else { "the CPU" });
@@ -236,8 +236,10 @@ fn library_text(library: &LibraryInfo) -> String {
             format!("  {name} {version}: {found}, {}\n      enables {enables}\n", path.display())
         }
         (_, problem) => {
-            let why = problem.as_deref().unwrap_or("not found");
-            format!("  {name}: {}, {why}\n      would enable {enables}; {hint}\n", tinted("missing", Tint::Bad))
+            // What is not there is told by its name; what is there and can't be used, by why.
+            let why =
+                problem.as_deref().filter(|why| !why.contains(hint)).map_or(String::new(), |why| format!(", {why}"));
+            format!("  {name}: {}{why}\n      would enable {enables}\n      {hint}\n", tinted("missing", Tint::Bad))
         }
     }
 }

@@ -96,6 +96,22 @@ fn nothing_but_results_goes_to_a_pipe() {
     }
 }
 
+/// `script` (of util-linux) makes a terminal; where it is missing there is none to look at.
+#[test]
+fn a_terminal_gets_colours_unless_it_wants_none() {
+    let run = |name: &str, value: &str| {
+        let line = format!("{} doctor", env!("CARGO_BIN_EXE_tiffjet"));
+        let mut command = Command::new("script");
+        command.args(["-qec", &line, "/dev/null"]).env("TERM", "xterm").env_remove("NO_COLOR").env(name, value);
+        command.stdin(std::process::Stdio::null()).output()
+    };
+    let Ok(coloured) = run("TERM", "xterm") else { return };
+    assert!(coloured.status.success() && coloured.stdout.contains(&0x1b));
+    for (name, value) in [("NO_COLOR", "1"), ("TERM", "dumb")] {
+        assert!(!run(name, value).unwrap().stdout.contains(&0x1b), "{name}");
+    }
+}
+
 #[test]
 fn shells_complete_verbs_and_options() {
     for (shell, sign) in [("bash", "complete -F"), ("zsh", "#compdef tiffjet"), ("fish", "complete -c tiffjet")] {
