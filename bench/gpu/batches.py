@@ -251,7 +251,7 @@ def measure(arguments: argparse.Namespace, codec: str) -> dict:
     if arguments.device.startswith("cuda"):
         result["floor"] = floor(arguments, paths)
         print(json.dumps(result["floor"]), flush=True)
-        result["steps"] = [steps(arguments, paths, kind, 2, 3) for kind in ("spin", "matmul")]
+        result["steps"] = [steps(arguments, paths, kind, 3, 4) for kind in ("spin", "matmul")]
         print(json.dumps(result["steps"]), flush=True)
     shutil.rmtree(arguments.folder / codec)
     return result

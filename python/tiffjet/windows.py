@@ -257,7 +257,7 @@ class Batches:
 
     def __init__(self, files: Iterable[Any], sampler: Sampler, *, batch_size: int, bands: Any = None, level: int = 0,
                  device: Any = "auto", pad: Any = None, on_error: str = "raise", rank: int = 0, world_size: int = 1,
-                 drop_last: bool = False, prefetch: int = 3, threads: int = 2, with_windows: bool = False,
+                 drop_last: bool = False, prefetch: int = 4, threads: int = 3, with_windows: bool = False,
                  limits: Mapping[str, int] | None = None, storage_options: Mapping[str, Any] | None = None) -> None:
         if on_error not in ("raise", "fill"):
             raise ValueError(f"on_error: {on_error!r} is neither raise nor fill")
