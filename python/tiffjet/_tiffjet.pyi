@@ -302,6 +302,7 @@ def _read_many(
     device: Any,
     pad: Any,
     fill: bool,
+    memory: int | None = None,
 ) -> Tensor: ...
 def _read_phases(
     items: Sequence[tuple[Image, tuple[int, int, int, int]]],

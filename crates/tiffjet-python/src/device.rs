@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use tiffjet::{Backend, Cpu, Device, Error, Result};
-use tiffjet_cuda::Cuda;
+use tiffjet_cuda::{Cuda, Settings};
 
 use crate::error::raise;
 
@@ -65,6 +65,20 @@ pub fn stream_handle(stream: &Bound<'_, PyAny>) -> PyResult<usize> {
     }
     let (_version, handle): (u32, usize) = stream.call_method0("__cuda_stream__")?.extract()?;
     Ok(handle)
+}
+
+/// The same for a read that may use so much device memory beside its result.
+pub fn chosen_within(argument: &Bound<'_, PyAny>, memory: Option<u64>) -> PyResult<Arc<dyn Backend>> {
+    let backend = chosen(argument)?;
+    let id = backend.name().strip_prefix("cuda:").and_then(|id| id.parse().ok());
+    match (id, memory) {
+        (Some(id), Some(budget)) => {
+            let cuda = Cuda::new(id).map_err(raise)?;
+            let settings = Settings { budget, ..*cuda.settings() };
+            Ok(Arc::new(cuda.with(settings)))
+        }
+        _ => Ok(backend),
+    }
 }
 
 /// An error when a device can't be had.
