@@ -620,7 +620,9 @@ class Backend(BackendEntrypoint):
                      io: str = "auto", limits: dict[str, int] | None = None,
                      storage_options: Mapping[str, Any] | None = None) -> xarray.Dataset:
         file = name_file(filename_or_obj, page=page, limits=limits, storage_options=storage_options)
-        _devices.check(_devices.parse(device))
+        if isinstance(_devices.parse(device), _devices.Spread):
+            raise ValueError("device: xarray makes the chunks of an engine, all alike; open_geotiff(chunks=...) takes several")
+        _devices.check(device)
         pixels = Pixels(
             file, level=level, bands=None if bands is None else _bands(bands), window=window, device=device,
             masked=masked, scaled=bool(mask_and_scale), dtype=dtype, fallback=fallback, io=io,
