@@ -1,13 +1,14 @@
-"""Writing by many: bands of tile rows are encoded and reduced where their pixels are, and one writer collects the tiles.
+"""Writing by many: bands of tile rows are encoded and reduced where their pixels are, one writer collects the tiles.
 
-A band is some tile rows of one level. Its strip (its rows) is made from chunks, or from the strips above; it is encoded, and
-rows of the next level are made from it and from the first rows of the strip below it. What is submitted keeps what it needs
-alive, so a worker that is lost costs its own bands and no more. Only encoded tiles come back, some bands ahead of the writer
-and no further.
+A band is some tile rows of one level. Its strip (its rows) is made from chunks, or from the strips above; it is encoded,
+and rows of the next level are made from it and from the first rows of the strip below it. What is submitted keeps what it
+needs alive, so a worker that is lost costs its own bands and no more. Only encoded tiles come back, some bands ahead of
+the writer and no further.
 """
 
 from __future__ import annotations
 
+import importlib
 import uuid
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -105,13 +106,13 @@ def _part(spec: Spec, rows: tuple[int, int], group: Sequence[tuple[Any, Any]]) -
     dtype = numpy.dtype(spec.dtype)
     shape = (spec.shape[0], rows[1] - rows[0], right - left)
     with _on(group[0][1]):
-        out = numpy.empty(shape, dtype) if device is None else __import__("cupy").empty(shape, dtype)
+        library = numpy if device is None else importlib.import_module("cupy")
+        out = library.empty(shape, dtype)
         for (bands, lines, columns), block in group:
             top, bottom = max(lines[0], rows[0]), min(lines[1], rows[1])
             block = block[:, top - lines[0] : bottom - lines[0]]
             if device is None or device_of(block) != device:
-                block = to_host(block)  # from another device by way of the host
-                block = block if device is None else __import__("cupy").asarray(numpy.ascontiguousarray(block))
+                block = library.asarray(numpy.ascontiguousarray(to_host(block)))  # by way of the host
             out[slice(*bands), top - rows[0] : bottom - rows[0], columns[0] - left : columns[1] - left] = block
         if spec.nan is not None:
             out[out != out] = dtype.type(spec.nan)

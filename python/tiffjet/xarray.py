@@ -88,7 +88,7 @@ class Pixels(BackendArray):
         """Whether all chunks are told the same: one device, and one file."""
         return not isinstance(self.device, _devices.Spread) and isinstance(self.file, (File, Held))
 
-    def chunk(self, index: tuple[int, ...], number: int, spans: Sequence[tuple[int, int]]) -> "Pixels":
+    def chunk(self, index: tuple[int, ...], number: int, spans: Sequence[tuple[int, int]]) -> Pixels:
         """The same for one chunk alone: with its device, and the files that it needs."""
         part = copy.copy(self)
         if isinstance(self.device, _devices.Spread):
