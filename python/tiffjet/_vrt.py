@@ -72,7 +72,7 @@ def parse_xml(text: bytes, name: str) -> Element:
         open_elements[-1].text += data
 
     def refuse(*_: Any) -> None:
-        raise FormatError(f"{name}: it declares a document type or an entity, for which a description of files has no use")
+        raise FormatError(f"{name}: it declares a document type or an entity, and no list of files needs those")
 
     parser = expat.ParserCreate()
     parser.StartElementHandler = begin

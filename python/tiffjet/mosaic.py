@@ -413,7 +413,7 @@ def _clipped(layer: Layer, size: tuple[int, int]) -> Layer | None:
 
 
 def _of_files(given: Sequence[Any], overlap: str, nodata: Any, settings: dict[str, Any]) -> Mosaic:
-    options = {"limits": dict(settings["limits"]), "storage_options": dict(settings["storage_options"]) or None}
+    options: dict[str, Any] = {"limits": dict(settings["limits"]), "storage_options": dict(settings["storage_options"]) or None}
 
     def named(src: Any) -> File | Held | None:
         try:
@@ -485,7 +485,8 @@ def _check_alike(image: Image, first: Image) -> None:
 
 def _corner(image: Image, first: Image) -> tuple[int, int]:
     """Row and column of the upper left pixel on the grid of the first file."""
-    due, own = first.transform or (), image.transform or ()
+    due: tuple[float, ...] = first.transform or ()
+    own: tuple[float, ...] = image.transform or ()
     a, b, c, d, e, f = due
     determinant = a * e - b * d
     if determinant == 0 or not all(math.isfinite(number) for number in (*due, *own)):
