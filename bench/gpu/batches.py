@@ -246,7 +246,7 @@ def measure(arguments: argparse.Namespace, codec: str) -> dict:
         result["rival"] = {"error": outcome.stderr[-600:]}
     print(json.dumps(result["rival"]), flush=True)
     check(arguments, paths)
-    result["tiffjet"] = [throughput(arguments, paths, *how) for how in ((1, 2), (2, 3), (3, 4), (3, 4, "4GiB"))]
+    result["tiffjet"] = [throughput(arguments, paths, *how) for how in ((1, 2), (2, 3), (3, 4))]
     print(json.dumps(result["tiffjet"]), flush=True)
     if arguments.device.startswith("cuda"):
         result["floor"] = floor(arguments, paths)

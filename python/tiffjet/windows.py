@@ -255,8 +255,8 @@ class Batches:
     threads
         Batches that are read at once: while one is decoded, the next is on its way from storage.
     memory
-        Bytes of device memory that each of them may use beside its pixels, a number or text like `"4GiB"`; 1.5 GiB
-        where nobody says. Large batches of large tiles are faster with more.
+        Bytes of device memory that each of them may use beside its pixels, a number or text like `"4GiB"`; a 32nd of
+        the device's where nobody says, 1.5 GiB at least. Few large tiles that need more are decoded in two goes.
     """
 
     def __init__(self, files: Iterable[Any], sampler: Sampler, *, batch_size: int, bands: Any = None, level: int = 0,

@@ -42,7 +42,7 @@ pub fn read_many(
     fill: bool,
     memory: Option<u64>,
 ) -> PyResult<tensor::Tensor> {
-    let backend = device::chosen_within(device, memory)?;
+    let backend = device::for_many(device, memory)?;
     let (batch, items) = Batch::new(&items, bands, level, pad, fill)?;
     run(py, || batch.read(&*backend, &items)).map(tensor::Tensor::new)
 }
