@@ -140,12 +140,12 @@ def check(arguments: argparse.Namespace, paths: list[str]) -> None:
             assert np.array_equal(host[i].view("uint16"), due), (path, window)
 
 
-def throughput(arguments: argparse.Namespace, paths: list[str], threads: int, prefetch: int) -> dict:
+def throughput(arguments: argparse.Namespace, paths: list[str], threads: int, prefetch: int, memory: str | None = None) -> dict:
     import torch
     from torch.utils.data import DataLoader
 
     warm, count = 12, 120
-    data = dataset(arguments, paths, warm + count, 1, threads=threads, prefetch=prefetch)
+    data = dataset(arguments, paths, warm + count, 1, threads=threads, prefetch=prefetch, memory=memory)
     times = []
     for i, batch in enumerate(DataLoader(data, batch_size=None, num_workers=0)):
         assert batch.shape == (BATCH, BANDS, SIDE, SIDE)
@@ -156,7 +156,7 @@ def throughput(arguments: argparse.Namespace, paths: list[str], threads: int, pr
         torch.cuda.synchronize()
     steady = times[warm - 1 :]
     seconds = (steady[-1] - steady[0]) / (len(steady) - 1)
-    return {"threads": threads, "prefetch": prefetch, "batches": len(steady) - 1, "ms": 1e3 * seconds, "per_second": 1 / seconds}
+    return {"threads": threads, "prefetch": prefetch, "memory": memory, "batches": len(steady) - 1, "ms": 1e3 * seconds, "per_second": 1 / seconds}
 
 
 def floor(arguments: argparse.Namespace, paths: list[str]) -> dict:
@@ -251,7 +251,7 @@ def measure(arguments: argparse.Namespace, codec: str) -> dict:
     if arguments.device.startswith("cuda"):
         result["floor"] = floor(arguments, paths)
         print(json.dumps(result["floor"]), flush=True)
-        result["steps"] = [steps(arguments, paths, kind, 2, 3) for kind in ("spin", "matmul")]
+        result["steps"] = [steps(arguments, paths, kind, 3, 4) for kind in ("spin", "matmul")]
         print(json.dumps(result["steps"]), flush=True)
     shutil.rmtree(arguments.folder / codec)
     return result

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Chunks of one file by many threads at once, against one read of all of it: the same pixels, and how fast.
 
-    chunks.py [--out RESULT.json] [--folder FOLDER] [--size 16384] [--codecs deflate,zstd,none]
+    chunks.py [--out RESULT.json] [--folder FOLDER] [--size 16384] [--codecs deflate,zstd]
 
 Needs tiffjet, dask, xarray and CuPy. Two devices are named, both the first GPU, so that chunks take turns between two backends
 of it; threads of dask read different chunks side by side. The file lies in /dev/shm: what is measured is not the disk.
@@ -69,7 +69,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--size", type=int, default=16384)
-    parser.add_argument("--codecs", default="deflate,zstd,none")
+    parser.add_argument("--codecs", default="deflate,zstd")
     arguments = parser.parse_args()
     sys.path.insert(0, str(Path(__file__).resolve().parent))
     import kernels

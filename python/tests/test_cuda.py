@@ -245,6 +245,8 @@ def test_chunks_take_turns_between_devices(cog, pixels):
 def test_mosaics_hold_cupy(folder, pixels, chunks):
     cupy = pytest.importorskip("cupy")
     pytest.importorskip("xarray")
+    if chunks:
+        pytest.importorskip("dask.array")
     names = []
     for number, column in enumerate((0, 500)):
         grid = (10, 0, 5e5 + 10 * column, 0, -10, 6e6)

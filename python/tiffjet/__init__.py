@@ -37,7 +37,7 @@ def open_geotiff(src, **options):
 
 
 def open_mosaic(files_or_vrt, **options):
-    """Opens many files, or a virtual raster, as one `xarray.DataArray`; see `tiffjet.mosaic.open_mosaic` for the options."""
+    """Opens many files, or a virtual raster, as one `xarray.DataArray`; see `tiffjet.mosaic.open_mosaic`."""
     from .mosaic import open_mosaic
 
     return open_mosaic(files_or_vrt, **options)

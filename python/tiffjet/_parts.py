@@ -1,13 +1,14 @@
-"""Writing by many: bands of tile rows are encoded and reduced where their pixels are, and one writer collects the tiles.
+"""Writing by many: bands of tile rows are encoded and reduced where their pixels are, one writer collects the tiles.
 
-A band is some tile rows of one level. Its strip (its rows) is made from chunks, or from the strips above; it is encoded, and
-rows of the next level are made from it and from the first rows of the strip below it. What is submitted keeps what it needs
-alive, so a worker that is lost costs its own bands and no more. Only encoded tiles come back, some bands ahead of the writer
-and no further.
+A band is some tile rows of one level. Its strip (its rows) is made from chunks, or from the strips above; it is
+encoded, and rows of the next level are made from it and from the first rows of the strip below it. What is submitted
+keeps what it needs alive, so a worker that is lost costs its own bands and no more. Only encoded tiles come back, some
+bands ahead of the writer and no further.
 """
 
 from __future__ import annotations
 
+import importlib
 import uuid
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -105,13 +106,13 @@ def _part(spec: Spec, rows: tuple[int, int], group: Sequence[tuple[Any, Any]]) -
     dtype = numpy.dtype(spec.dtype)
     shape = (spec.shape[0], rows[1] - rows[0], right - left)
     with _on(group[0][1]):
-        out = numpy.empty(shape, dtype) if device is None else __import__("cupy").empty(shape, dtype)
+        library = numpy if device is None else importlib.import_module("cupy")
+        out = library.empty(shape, dtype)
         for (bands, lines, columns), block in group:
             top, bottom = max(lines[0], rows[0]), min(lines[1], rows[1])
             block = block[:, top - lines[0] : bottom - lines[0]]
             if device is None or device_of(block) != device:
-                block = to_host(block)  # from another device by way of the host
-                block = block if device is None else __import__("cupy").asarray(numpy.ascontiguousarray(block))
+                block = library.asarray(numpy.ascontiguousarray(to_host(block)))  # by way of the host
             out[slice(*bands), top - rows[0] : bottom - rows[0], columns[0] - left : columns[1] - left] = block
         if spec.nan is not None:
             out[out != out] = dtype.type(spec.nan)
@@ -165,6 +166,10 @@ def reduce(spec: Spec, level: int, rows: tuple[int, int], strip: Strip, *heads: 
     return Strip(rows[0], [(0, made)], None if told is None else numpy.frombuffer(told, "uint8").reshape(count, width))
 
 
+def _same(value: Any) -> Any:
+    return value
+
+
 def join(*strips: Strip) -> Strip:
     """Strips below each other as one: those of overviews have one part."""
     pixels = numpy.concatenate([strip.parts[0][1] for strip in strips], axis=1)
@@ -187,6 +192,10 @@ class Crew(Protocol):
     threads: int
 
     def submit(self, work: Callable[..., Any], *arguments: Any) -> Any: ...
+
+    def share(self, value: Any) -> Any:
+        """Something that much of the work takes."""
+        ...
 
     def chunks(self, array: Any) -> list[Any]:
         """The blocks of a dask array, to be computed."""
@@ -213,6 +222,10 @@ class Workers:
 
     def submit(self, work: Callable[..., Any], *arguments: Any) -> Any:
         return self._client.submit(work, *arguments, pure=False)
+
+    def share(self, value: Any) -> Any:
+        # Work like any other: each worker gets it once, and it can be had again when one is lost.
+        return self.submit(_same, value)
 
     def chunks(self, array: Any) -> list[Any]:
         return self._client.compute(array.to_delayed().ravel().tolist())
@@ -248,6 +261,9 @@ class Threads:
             return work(*(value.result() if isinstance(value, Future) else value for value in arguments))
 
         return self._pool.submit(run)
+
+    def share(self, value: Any) -> Any:
+        return value
 
     def chunks(self, array: Any) -> list[Any]:
         import dask
@@ -292,6 +308,7 @@ class Bands:
 
     def __init__(self, crew: Crew, spec: Spec, array: Any, mask: Any) -> None:
         self._crew, self._spec, self._array, self._mask = crew, spec, array, mask
+        self._shared = crew.share(spec)
         self._encoder = spec.encoder("cpu")
         self._levels = [Level(height, self._step(i)) for i, (height, _, _, _) in enumerate(self._encoder.levels)]
         self._waiting: set[Any] = set()
@@ -345,7 +362,7 @@ class Bands:
         while self._chunks and next(iter(self._chunks.values()))[2] <= stop:
             self._chunks.popitem(last=False)  # who needs them holds them
         mask = None if self._mask is None else self._mask(start, stop)
-        return self._crew.submit(make_strip, self._spec, (start, stop), spans, mask, *blocks)
+        return self._crew.submit(make_strip, self._shared, (start, stop), spans, mask, *blocks)
 
     def _chunk_row(self, number: int, row: int, height: int) -> Any:
         if number not in self._chunks:
@@ -357,7 +374,7 @@ class Bands:
 
     def _begin(self, level: int, start: int, stop: int, strip: Any) -> Iterator[Any]:
         """A band has its strip: encodes it, and goes on with the next level."""
-        encoded = self._crew.submit(encode, self._spec, level, strip)
+        encoded = self._crew.submit(encode, self._shared, level, strip)
         if level == 0:
             self._rows[encoded] = stop - start
         yield encoded
@@ -379,7 +396,7 @@ class Bands:
                     return
                 heads = [self._crew.submit(head, other, min(needed, last) - first)
                          for first, last, other in list(above.strips)[1:] if first < needed]
-                piece = self._crew.submit(reduce, self._spec, level + 1, (above.reduced, end), strip, *heads)
+                piece = self._crew.submit(reduce, self._shared, level + 1, (above.reduced, end), strip, *heads)
                 below.pieces.append((above.reduced, end, piece))
                 above.reduced = end
             above.strips.popleft()

@@ -48,8 +48,8 @@ def as_torch(tensor: Tensor) -> torch.Tensor:
 class _Kept:
     """Gives batches, and keeps each until the stream that it was given on is done with it.
 
-    Memory that tiffjet lends goes back to its pool when the last one lets go, and streams beside the default one are not
-    waited for then.
+    Memory that tiffjet lends goes back to its pool when the last one lets go, and streams beside the default one are
+    not waited for then.
     """
 
     def __init__(self, batches: Ahead) -> None:
@@ -75,7 +75,7 @@ class _Kept:
 
 
 class WindowDataset(IterableDataset):
-    """Whole batches of windows; for `DataLoader(dataset, batch_size=None, num_workers=0)`, or to iterate over as it is.
+    """Whole batches of windows, for `DataLoader(dataset, batch_size=None, num_workers=0)` or to iterate over as it is.
 
     It takes what `tiffjet.windows.Batches` takes. `rank` and `world_size` are those of `torch.distributed` where that has
     begun. Each iteration is the next epoch; `set_epoch` says which.

@@ -38,12 +38,12 @@ class Element:
     name: str
     attributes: dict[str, str]
     text: str = ""
-    children: list["Element"] = field(default_factory=list)
+    children: list[Element] = field(default_factory=list)
 
-    def all(self, name: str) -> list["Element"]:
+    def all(self, name: str) -> list[Element]:
         return [child for child in self.children if child.name == name]
 
-    def get(self, name: str) -> "Element | None":
+    def get(self, name: str) -> Element | None:
         return next((child for child in self.children if child.name == name), None)
 
     def said(self, name: str) -> str | None:
@@ -72,7 +72,7 @@ def parse_xml(text: bytes, name: str) -> Element:
         open_elements[-1].text += data
 
     def refuse(*_: Any) -> None:
-        raise FormatError(f"{name}: a document type or an entity is declared, which a description of files has no use for")
+        raise FormatError(f"{name}: it declares a document type or an entity, and no list of files needs those")
 
     parser = expat.ParserCreate()
     parser.StartElementHandler = begin
@@ -208,7 +208,7 @@ def _band(element: Element, name: str) -> Band:
     )
 
 
-def _layer(source: Element, band: int, name: str, finder: "_Finder") -> Layer | None:
+def _layer(source: Element, band: int, name: str, finder: _Finder) -> Layer | None:
     place = finder.find(source.get("SourceFilename"))
     for child in ("LUT", "ColorTableComponent", "Exponent", "ScaleExponent", "OpenOptions"):
         if source.get(child) is not None:

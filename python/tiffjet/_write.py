@@ -77,7 +77,8 @@ def to_geotiff(
     data
         An array of axes (y, x) or (band, y, x): NumPy, CuPy, torch, or anything with DLPack or
         `__cuda_array_interface__`, of any strides; a DataArray, whose dims say which axis is which; a dask array, or a
-        DataArray of one, which is streamed.
+        DataArray of one, which is streamed. Where dask.distributed computes it, its workers encode, and only their tiles
+        come here.
     dst
         A path; a URL of an object store (`s3`, `gs`, `az`), where the object appears when all of it is there; a file of
         fsspec, or a file system or store with a path, as a pair; any other binary file object.
@@ -106,6 +107,8 @@ def to_geotiff(
     device
         Where tiles are encoded: `"auto"` (where the data are), `"cpu"`, `"cuda"`, `"cuda:N"` or N. What is on a GPU is
         encoded there without a copy of its pixels on the host, and rows of the host are uploaded where a GPU is named.
+        Chunks of a dask array that are on several GPUs are encoded each on its own; a worker of dask.distributed takes
+        the GPU of its own process.
     memory
         Bytes that a write may use, of the host and of a GPU each: a number, or `"64MiB"`. It needs one row of tiles of
         each level whatever this says; `Written.report` tells what it had.

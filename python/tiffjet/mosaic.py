@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +21,7 @@ from ._files import File, Held, name_file
 from ._read import _bands
 from ._tiffjet import Crs, Image
 from ._vrt import Layer
-from .xarray import Pixels, _array, _as_pixel, _bbox_window, _data_array, on_device_of
+from .xarray import Pixels, _array, _as_pixel, _bbox_window, _cupy, _data_array, _empty, _wants_cuda, on_device_of
 
 __all__ = ["Mosaic", "open_mosaic"]
 
@@ -90,7 +90,8 @@ class Mosaic:
 
     def token(self) -> tuple[Any, ...]:
         """What tells it from all others; files that have changed are other files."""
-        return (self.shape, str(self.dtype), [(_identity(layer.place), layer) for layer in self.layers], self.background)
+        layers = [(_identity(layer.place), layer) for layer in self.layers]
+        return (self.shape, str(self.dtype), layers, self.background)
 
     def cut(self, window: tuple[tuple[int, int], tuple[int, int]]) -> Mosaic:
         """The same with the layers alone that some pixels need."""
@@ -143,8 +144,7 @@ class Mosaic:
 
     def _blank(self, bands: Sequence[int], size: tuple[int, int], like: Any) -> Any:
         """Nothing painted yet: what GDAL has where no source is."""
-        module = numpy if isinstance(like, numpy.ndarray) else __import__("cupy")
-        out = module.zeros((len(bands), *size), self.dtype)
+        out = _module(like).zeros((len(bands), *size), self.dtype)
         for index, band in enumerate(bands):
             if self.background[band - 1] != 0:
                 out[index] = self.dtype.type(self.background[band - 1])
@@ -169,7 +169,8 @@ class Mosaic:
         window = ((top + y, bottom + y), (left + x, right + x))
         _, height, width = image.shape
         if window[0][1] > height or window[1][1] > width:
-            raise ValueError(f"{self.name}: {image.name} has {height} x {width} pixels, and rows {window[0]}, columns {window[1]} are meant")
+            asked = f"rows {window[0]}, columns {window[1]}"
+            raise ValueError(f"{self.name}: {image.name} has {height} x {width} pixels, and {asked} are meant")
         device, fallback, io = how
         tensor = image.read(window, [source for _, source, _ in chosen], 0, device, fallback=fallback, io=io)
         pixels = _array(tensor, device)
@@ -179,10 +180,11 @@ class Mosaic:
                 pixels = _scaled(pixels, layer.scale, self.dtype)
             return _converted(pixels, self.dtype), outside
 
-    def _left_out(self, image: Image, layer: Layer, pixels: Any, chosen: list[tuple[int, int, Any]], window: Any) -> Any:
+    def _left_out(self, image: Image, layer: Layer, pixels: Any, chosen: list[tuple[int, int, Any]],
+                  window: Any) -> Any:
         if layer.is_opaque:
             return None
-        module = numpy if isinstance(pixels, numpy.ndarray) else __import__("cupy")
+        module = _module(pixels)
         outside = module.zeros(pixels.shape, bool)
         for place, (_, _, nodata) in enumerate(chosen):
             if nodata is not None:
@@ -192,10 +194,13 @@ class Mosaic:
         return outside
 
 
+def _module(array: Any) -> Any:
+    """The library of an array."""
+    return numpy if isinstance(array, numpy.ndarray) else _cupy()
+
+
 def _kind(device: Any) -> Any:
     """An empty array of the library that a device's pixels are in."""
-    from .xarray import _empty, _wants_cuda
-
     return _empty((0,), numpy.dtype("uint8"), _wants_cuda(device))
 
 
@@ -275,13 +280,15 @@ def _converted(values: Any, dtype: numpy.dtype) -> Any:
         low, high = max(info.min, own.min), min(info.max, own.max)
         return values.clip(have.type(low), have.type(high)).astype(dtype)
     half = have.type(0.5)
-    module = numpy if isinstance(values, numpy.ndarray) else __import__("cupy")
+    module = _module(values)
     rounded = module.trunc(module.where(values >= 0, values + half, values - half))
     rounded = module.where(values != values, have.type(0), rounded)
-    # The largest whole number below the end that the floating type has.
-    below = numpy.nextafter(have.type(info.max), have.type(0)) if float(have.type(info.max)) > info.max else have.type(info.max)
-    out = rounded.clip(have.type(info.min), below).astype(dtype)
-    return module.where(rounded >= have.type(info.max), dtype.type(info.max), out) if below != info.max else out
+    end = have.type(info.max)
+    if int(end) == info.max:
+        return rounded.clip(have.type(info.min), end).astype(dtype)
+    # The floating type has no such number: what is beyond the last one below it is the end itself.
+    out = rounded.clip(have.type(info.min), numpy.nextafter(end, have.type(0))).astype(dtype)
+    return module.where(rounded >= end, dtype.type(info.max), out)
 
 
 # ---------------------------------------------------------------------------------------------- opening
@@ -298,8 +305,8 @@ def open_mosaic(files_or_vrt: Any, *, chunks: Any = None, device: Any = "auto", 
     Parameters
     ----------
     files_or_vrt
-        Files on one grid (what `open` takes, a list of it): one CRS, pixels of one size that lie on each other, the same
-        type and bands. Or a virtual raster of GDAL: the path of a `.vrt`, or its XML.
+        Files on one grid (what `open` takes, a list of it): one CRS, pixels of one size that lie on each other, the
+        same type and bands. Or a virtual raster of GDAL: the path of a `.vrt`, or its XML.
     overlap
         Of files, whose pixels are seen where several have some: `"first_valid"` and `"last_valid"` look through pixels
         without data (nodata, or the file's mask), `"first"` and `"last"` do not. A virtual raster has rules of its own:
@@ -309,8 +316,8 @@ def open_mosaic(files_or_vrt: Any, *, chunks: Any = None, device: Any = "auto", 
     missing
         `"raise"`, or `"holes"`: files that are not there leave the background.
     root
-        Of a virtual raster: the folder that its sources must be in, its own one by default; `"anywhere"` for all places,
-        other machines among them.
+        Of a virtual raster: the folder that its sources must be in, its own one by default; `"anywhere"` for all
+        places, other machines among them.
     chunks, device, window, bbox, bands, masked, mask_and_scale, dtype, name, fallback, io, limits, storage_options
         As for `open_geotiff`.
 
@@ -406,7 +413,7 @@ def _clipped(layer: Layer, size: tuple[int, int]) -> Layer | None:
 
 
 def _of_files(given: Sequence[Any], overlap: str, nodata: Any, settings: dict[str, Any]) -> Mosaic:
-    options = {"limits": dict(settings["limits"]), "storage_options": dict(settings["storage_options"]) or None}
+    options: dict[str, Any] = {"limits": dict(settings["limits"]), "storage_options": dict(settings["storage_options"]) or None}
 
     def named(src: Any) -> File | Held | None:
         try:
@@ -430,6 +437,8 @@ def _of_files(given: Sequence[Any], overlap: str, nodata: Any, settings: dict[st
     top, left = min(row for row, _ in corners), min(column for _, column in corners)
     height = max(row + image.shape[1] for (row, _), image in zip(corners, images)) - top
     width = max(column + image.shape[2] for (_, column), image in zip(corners, images)) - left
+    if max(height, width) >= 1 << 31:
+        raise ValueError(f"files: they lie so far apart that the mosaic had {height} rows, {width} columns")
     count = first.shape[0]
     values = [nodata if nodata is not None else value for value in first.nodata_values]
     for value in values:
@@ -443,8 +452,9 @@ def _of_files(given: Sequence[Any], overlap: str, nodata: Any, settings: dict[st
         empty = [nodata if nodata is not None else value for value in image.nodata_values]
         masked = looks_through and bool(image.levels[0].has_mask)
         layers.append(Layer(
-            file, (0, 0), (row - top, column - left), image.shape[1:], tuple((band, band) for band in range(1, count + 1)),
-            tuple(empty) if looks_through and not masked else (None,) * count, None, masked,
+            place=file, source=(0, 0), target=(row - top, column - left), size=image.shape[1:],
+            bands=tuple((band, band) for band in range(1, count + 1)),
+            nodata=tuple(empty) if looks_through and not masked else (None,) * count, masked=masked,
         ))
     if overlap.startswith("first"):
         layers.reverse()
@@ -475,19 +485,21 @@ def _check_alike(image: Image, first: Image) -> None:
 
 def _corner(image: Image, first: Image) -> tuple[int, int]:
     """Row and column of the upper left pixel on the grid of the first file."""
-    a, b, c, d, e, f = first.transform
-    own = image.transform
+    due: tuple[float, ...] = first.transform or ()
+    own: tuple[float, ...] = image.transform or ()
+    a, b, c, d, e, f = due
     determinant = a * e - b * d
-    if determinant == 0:
-        raise ValueError(f"{first.name}: its pixels have no area")
+    if determinant == 0 or not all(math.isfinite(number) for number in (*due, *own)):
+        raise ValueError(f"{image.name}: its transform gives pixels no area")
     sides = image.shape[2], image.shape[1]
-    drift = max(abs(mine - due) * side for mine, due, side in
-                ((own[0], a, sides[0]), (own[1], b, sides[1]), (own[3], d, sides[0]), (own[4], e, sides[1])))
+    both = ((own[0], a, sides[0]), (own[1], b, sides[1]), (own[3], d, sides[0]), (own[4], e, sides[1]))
+    drift = max(abs(one - other) * side for one, other, side in both)
     pixel = math.sqrt(abs(determinant))
     if drift > _OFF_GRID * pixel:
         raise ValueError(f"{image.name}: its pixels have another size or direction than those of {first.name}")
     x, y = own[2] - c, own[5] - f
     column, row = (x * e - y * b) / determinant, (y * a - x * d) / determinant
     if max(abs(row - round(row)), abs(column - round(column))) > _OFF_GRID:
-        raise ValueError(f"{image.name}: its pixels lie between those of {first.name}, by {row % 1:.3f} rows and {column % 1:.3f} columns")
+        off = f"{row % 1:.3f} rows, {column % 1:.3f} columns"
+        raise ValueError(f"{image.name}: its pixels lie between those of {first.name}, off by {off}")
     return round(row), round(column)

@@ -1,7 +1,7 @@
 """Batches of windows from many files, for training: which windows (samplers), and reading them ahead of their use.
 
-It knows no framework: batches are `tiffjet.Tensor`s, which NumPy, JAX, CuPy and PyTorch take without a copy. For PyTorch's
-`DataLoader` there is `tiffjet.torch`.
+It knows no framework: batches are `tiffjet.Tensor`s, which NumPy, JAX, CuPy and PyTorch take without a copy. For
+PyTorch's `DataLoader` there is `tiffjet.torch`.
 
 >>> import numpy, tiffjet
 >>> from tiffjet.windows import Batches, RandomWindows
@@ -29,6 +29,7 @@ from . import _tiffjet
 from ._files import File, Held, Images, name_file
 from ._read import _bands, _rectangle
 from ._tiffjet import Image, Tensor
+from ._write import _positive
 
 __all__ = ["Batches", "GridWindows", "ListedWindows", "PerFile", "RandomWindows", "Sampler"]
 
@@ -231,15 +232,15 @@ class Batches:
     """Batches of windows of one size, read ahead on the device by threads of this process.
 
     Iterating gives a `Tensor` of axes (n, band, y, x) for each batch; with `with_windows` a pair of it and the list of
-    (file, window). Each iteration is the next epoch, and `set_epoch` says which. What comes depends on the sampler, its seed
-    and the epoch alone, not on threads, and all ranks together see every window once.
+    (file, window). Each iteration is the next epoch, and `set_epoch` says which. What comes depends on the sampler, its
+    seed and the epoch alone, not on threads, and all ranks together see every window once.
 
     Parameters
     ----------
     files
         What `open` takes, many of it: one type, and the same bands, or `bands` that all have.
     sampler
-        Which windows: `RandomWindows`, `PerFile`, `GridWindows`, `ListedWindows`, or anything with `size` and `windows`.
+        Which windows: `RandomWindows`, `PerFile`, `GridWindows`, `ListedWindows`, or what has `size` and `windows`.
     batch_size
         Windows of a batch.
     bands, level, device, pad, on_error, limits, storage_options
@@ -253,12 +254,16 @@ class Batches:
         Batches that are read before somebody asks for them; each takes its pixels of device memory.
     threads
         Batches that are read at once: while one is decoded, the next is on its way from storage.
+    memory
+        Bytes of device memory that each of them may use beside its pixels, a number or text like `"4GiB"`; a 32nd of
+        the device's where nobody says, 1.5 GiB at least. Few large tiles that need more are decoded in two goes.
     """
 
     def __init__(self, files: Iterable[Any], sampler: Sampler, *, batch_size: int, bands: Any = None, level: int = 0,
                  device: Any = "auto", pad: Any = None, on_error: str = "raise", rank: int = 0, world_size: int = 1,
-                 drop_last: bool = False, prefetch: int = 3, threads: int = 2, with_windows: bool = False,
-                 limits: Mapping[str, int] | None = None, storage_options: Mapping[str, Any] | None = None) -> None:
+                 drop_last: bool = False, prefetch: int = 4, threads: int = 3, memory: int | str | None = None,
+                 with_windows: bool = False, limits: Mapping[str, int] | None = None,
+                 storage_options: Mapping[str, Any] | None = None) -> None:
         if on_error not in ("raise", "fill"):
             raise ValueError(f"on_error: {on_error!r} is neither raise nor fill")
         if batch_size < 1 or prefetch < 1 or threads < 1:
@@ -280,6 +285,7 @@ class Batches:
         self.rank, self.world_size = rank, world_size
         self.drop_last = drop_last
         self.prefetch, self.threads = prefetch, threads
+        self.memory = None if memory is None else _positive(memory)
         self.with_windows = with_windows
         self.epoch = 0
 
@@ -302,8 +308,8 @@ class Batches:
     def __iter__(self) -> Iterator[Any]:
         return self.share(0, 1)
 
-    def share(self, worker: int, workers: int, finish: Callable[[Tensor], Any] | None = None) -> "Ahead":
-        """Every `workers`-th batch of the next epoch, from number `worker` on; `finish` makes of a batch what is given."""
+    def share(self, worker: int, workers: int, finish: Callable[[Tensor], Any] | None = None) -> Ahead:
+        """Every `workers`-th batch of the next epoch, from `worker` on; `finish` makes of a batch what is given."""
         epoch, self.epoch = self.epoch, self.epoch + 1
         windows = self.windows(epoch)
         count = _batch_count(len(windows), self.batch_size, self.drop_last)
@@ -328,7 +334,7 @@ class Batches:
                     raise
                 image = str(error)
             items.append((image, (y, x, height, width)))
-        return _tiffjet._read_many(items, self.bands, self.level, self.device, self.pad, self.fill)
+        return _tiffjet._read_many(items, self.bands, self.level, self.device, self.pad, self.fill, self.memory)
 
     def told(self, windows: numpy.ndarray) -> list[tuple[str, tuple[tuple[int, int], tuple[int, int]]]]:
         """File and window of each, as `read_many` takes them."""

@@ -34,11 +34,11 @@ __all__ = ["Accessor", "Backend", "open_geotiff"]
 class Pixels(BackendArray):
     """Pixels that are still in the file: axes (band, y, x) of one level, read when they are indexed.
 
-    It holds the name of the file and what is wanted of it, so it can be pickled and used from many threads; each
-    process parses the header once.
+    It holds the name of the file (or a mosaic) and what is wanted of it, so it can be pickled and used from many
+    threads; each process parses the header once.
     """
 
-    def __init__(self, file: File | Held, *, level: int = 0, bands: Sequence[int] | None = None, window: Any = None,
+    def __init__(self, file: Any, *, level: int = 0, bands: Sequence[int] | None = None, window: Any = None,
                  device: Any = "auto", masked: bool = False, scaled: bool = False, dtype: Any = None,
                  fallback: str = "allow", io: str = "auto") -> None:
         image = file.image()
@@ -88,7 +88,7 @@ class Pixels(BackendArray):
         """Whether all chunks are told the same: one device, and one file."""
         return not isinstance(self.device, _devices.Spread) and isinstance(self.file, (File, Held))
 
-    def chunk(self, index: tuple[int, ...], number: int, spans: Sequence[tuple[int, int]]) -> "Pixels":
+    def chunk(self, index: tuple[int, ...], number: int, spans: Sequence[tuple[int, int]]) -> Pixels:
         """The same for one chunk alone: with its device, and the files that it needs."""
         part = copy.copy(self)
         if isinstance(self.device, _devices.Spread):
@@ -482,7 +482,7 @@ def _move(attrs: dict[str, Any], encoding: dict[str, Any], key: str) -> None:
         encoding[key] = attrs.pop(key)
 
 
-def _bbox_window(image: Image, level: int, bbox: Sequence[float]) -> tuple[tuple[int, int], tuple[int, int]]:
+def _bbox_window(image: Any, level: int, bbox: Sequence[float]) -> tuple[tuple[int, int], tuple[int, int]]:
     """The pixels that a rectangle of the map touches."""
     transform = image.levels[level].transform
     if transform is None or transform[1] or transform[3]:
@@ -542,9 +542,9 @@ def open_geotiff(src: Any, *, chunks: Any = None, device: Any = "auto", window: 
     chunks
         For a dask array: `"auto"`, `{}` (chunks that suit the file), a number, `(y, x)`, `(band, y, x)`, or a dict.
     device
-        `"auto"`, `"cpu"`, `"cuda"` (the one that the reading thread's other libraries use), `"cuda:N"` or N. With `chunks`
-        also several: a list, `"cuda:all"`, which take turns, or a function of the index of a chunk that gives one. Which
-        GPU a name means is known where a chunk is read: in the worker, under dask.distributed.
+        `"auto"`, `"cpu"`, `"cuda"` (the one that the reading thread's other libraries use), `"cuda:N"` or N. With
+        `chunks` also several: a list, `"cuda:all"`, which take turns, or a function of the index of a chunk that gives
+        one. Which GPU a name means is known where a chunk is read: in the worker, under dask.distributed.
     window
         `((y0, y1), (x0, x1))` in pixels of the level.
     bbox
@@ -620,7 +620,9 @@ class Backend(BackendEntrypoint):
                      io: str = "auto", limits: dict[str, int] | None = None,
                      storage_options: Mapping[str, Any] | None = None) -> xarray.Dataset:
         file = name_file(filename_or_obj, page=page, limits=limits, storage_options=storage_options)
-        _devices.check(_devices.parse(device))
+        if isinstance(_devices.parse(device), _devices.Spread):
+            raise ValueError("device: an engine's chunks are all alike; open_geotiff(chunks=...) takes several")
+        _devices.check(device)
         pixels = Pixels(
             file, level=level, bands=None if bands is None else _bands(bands), window=window, device=device,
             masked=masked, scaled=bool(mask_and_scale), dtype=dtype, fallback=fallback, io=io,

@@ -99,8 +99,9 @@ impl Encoder {
         mask: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<(Bound<'py, PyBytes>, Option<Bound<'py, PyBytes>>)> {
         let (data, mask) = (Bytes::of(data)?, mask.map(Bytes::of).transpose()?);
-        let from = Part { level: level.saturating_sub(1), mask: false, row: 0, cols: 0..u32::MAX };
-        let view = self.rows(&from, data.get())?;
+        let from = level.saturating_sub(1);
+        let across = self.inner.plan().levels.get(from).map_or(0, |above| above.across);
+        let view = self.rows(&Part { level: from, mask: false, row: 0, cols: 0..across }, data.get())?;
         let view = match &mask {
             Some(mask) => view.with_mask(mask.get()).ok_or_else(wrong_size)?,
             None => view,
@@ -119,12 +120,9 @@ impl Encoder {
 impl Encoder {
     /// Bytes as rows of a part.
     fn rows<'a>(&self, part: &Part, data: &'a [u8]) -> PyResult<RowsView<'a>> {
-        let Some(image) = self.inner.plan().image(part.level, part.mask) else {
-            return Err(PyValueError::new_err(format!("there is no level {}", part.level)));
-        };
-        let cols = part.cols.start..part.cols.end.min(image.across);
-        let part_plan = image.columns(cols).ok_or_else(|| PyValueError::new_err("there are no such columns"))?;
-        let (bands, width) = (usize::from(image.bands), part_plan.width as usize);
+        let width = self.inner.width(part);
+        let width = width.ok_or_else(|| PyValueError::new_err(format!("{part:?} is not in the image")))?;
+        let bands = if part.mask { 1 } else { usize::from(self.inner.plan().levels[0].bands) };
         let dtype = if part.mask { DType::UInt8 } else { self.dtype };
         let row = bands.saturating_mul(width).saturating_mul(dtype.size()).max(1);
         RowsView::new(data, [bands, data.len() / row, width], dtype).ok_or_else(wrong_size)

@@ -30,7 +30,8 @@ struct Wanted {
 /// Reads windows of one size: a `Tensor` with axes (n, band, y, x). An item is an open image with a rectangle, or None
 /// with the reason why it could not be opened.
 #[pyfunction]
-#[pyo3(name = "_read_many", signature = (items, bands, level, device, pad, fill))]
+#[allow(clippy::too_many_arguments)] // keywords of Python
+#[pyo3(name = "_read_many", signature = (items, bands, level, device, pad, fill, memory=None))]
 pub fn read_many(
     py: Python<'_>,
     items: Vec<(Bound<'_, PyAny>, Rectangle)>,
@@ -39,8 +40,9 @@ pub fn read_many(
     device: &Bound<'_, PyAny>,
     pad: Option<&Bound<'_, PyAny>>,
     fill: bool,
+    memory: Option<u64>,
 ) -> PyResult<tensor::Tensor> {
-    let backend = device::chosen(device)?;
+    let backend = device::for_many(device, memory)?;
     let (batch, items) = Batch::new(&items, bands, level, pad, fill)?;
     run(py, || batch.read(&*backend, &items)).map(tensor::Tensor::new)
 }

@@ -1,7 +1,5 @@
 //! How one image of a file that is written is cut and stored.
 
-use std::ops::Range;
-
 use crate::codec::{Codec, Settings, TileFormat, Unit};
 use crate::layout::Predictor;
 
@@ -64,17 +62,6 @@ impl LevelPlan {
     /// Place of a tile in the tile arrays.
     pub fn tile(&self, plane: u16, row: u32, col: u32) -> u64 {
         (u64::from(plane) * u64::from(self.down) + u64::from(row)) * u64::from(self.across) + u64::from(col)
-    }
-
-    /// Some columns of tiles alone, as if they were all of it: for rows that are encoded apart from their neighbours.
-    /// `None` when there are no such columns.
-    pub fn columns(&self, cols: Range<u32>) -> Option<Self> {
-        if cols.is_empty() || cols.end > self.across {
-            return None;
-        }
-        let left = cols.start * self.format.width;
-        let right = cols.end.saturating_mul(self.format.width).min(self.width);
-        Some(Self { width: right - left, across: cols.end - cols.start, ..self.clone() })
     }
 
     /// Rows that the tiles of a tile row hold: the last strip ends with the image, tiles are always full.

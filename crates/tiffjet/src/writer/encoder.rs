@@ -46,12 +46,18 @@ impl Encoder {
         &self.plan
     }
 
+    /// Columns of pixels that a part has; `None` when it is not in the image.
+    pub fn width(&self, part: &Part) -> Option<usize> {
+        let image = self.plan.image(part.level, part.mask)?;
+        columns(image, &part.cols).map(|plan| plan.width as usize)
+    }
+
     /// Encodes rows: whole tile rows, or those up to the end of the image. NaN stays what it is.
     pub fn encode(&self, part: &Part, rows: Rows<'_>) -> Result<Vec<EncodedRows<'static>>> {
         let Some(image) = self.plan.image(part.level, part.mask) else {
             return self.refuse(part, "there is no such image");
         };
-        let Some(plan) = image.columns(part.cols.clone()) else {
+        let Some(plan) = columns(image, &part.cols) else {
             return self.refuse(part, "there are no such columns of tiles");
         };
         self.check(part, &plan, &rows)?;
@@ -99,6 +105,16 @@ impl Encoder {
     fn refuse<T>(&self, part: &Part, why: &str) -> Result<T> {
         Err(Error::invalid(&self.name, format!("{part:?}: {why}")))
     }
+}
+
+/// Some columns of tiles alone, as if they were all of an image; `None` when there are no such columns.
+fn columns(image: &LevelPlan, cols: &Range<u32>) -> Option<LevelPlan> {
+    if cols.is_empty() || cols.end > image.across {
+        return None;
+    }
+    let left = cols.start * image.format.width;
+    let right = cols.end.saturating_mul(image.format.width).min(image.width);
+    Some(LevelPlan { width: right - left, across: cols.end - cols.start, ..image.clone() })
 }
 
 impl std::fmt::Debug for Encoder {
