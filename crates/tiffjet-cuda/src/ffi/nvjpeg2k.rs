@@ -18,7 +18,7 @@ pub const WANTED: Wanted = Wanted {
     name: "nvJPEG2000",
     sonames: &["libnvjpeg2k.so.0"],
     wheels: &["nvidia/nvjpeg2k/lib"],
-    enables: "JPEG 2000 on the GPU",
+    enables: "JPEG 2000 on the GPU; twice as fast with CUDA_DEVICE_MAX_CONNECTIONS=32 in the environment",
     hint: "pip install nvidia-nvjpeg2k-cu13 (or -cu12, as the driver is)",
 };
 
