@@ -154,12 +154,18 @@ fn the_server_refuses_all_else() {
     assert!(TcpStream::connect(("127.0.0.2", *port)).is_err());
 }
 
+/// Says why a test is not run.
+#[allow(clippy::print_stderr)]
+fn skipped(why: &str) {
+    eprintln!("skipped: {why}");
+}
+
 /// Opens a COG, zooms, reads a value that equals the pixel. TIFFJET_SCREENSHOT names a PNG to write.
 #[test]
 fn a_browser_pans_zooms_and_reads_values() {
     let Some(mut browser) = Browser::start() else {
         assert!(std::env::var_os("TIFFJET_TEST_BROWSER").is_none(), "no chromium");
-        eprintln!("skipped: no chromium is installed");
+        skipped("no chromium is installed");
         return;
     };
     let bench = Bench::new();
