@@ -238,8 +238,8 @@ impl Search {
     /// Encodes of a tile at most, but for one to come back to the best.
     const TRIES: u32 = 7;
     /// The part of the target that is near enough, and the one that is aimed at.
-    const NEAR: f64 = 0.95;
-    const AIM: f64 = 0.975;
+    const NEAR: f64 = 0.9;
+    const AIM: f64 = 0.95;
     /// The smallest power of two for a step.
     const LEAST: f64 = -8.0;
 
@@ -416,7 +416,7 @@ mod tests {
                     }
                     let target = search.target;
                     let what = format!("{bits} bits, {percent} %, detail {detail}: {came} of {target} in {tries}");
-                    assert!(tries <= 6, "{what}");
+                    assert!(tries <= 6 || least > target, "{what}");
                     assert!(search.found(came) || least > target, "{what}");
                     assert!(came as f64 >= target * Search::NEAR || most <= target, "{what}");
                 }
