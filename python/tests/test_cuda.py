@@ -204,6 +204,93 @@ def test_a_level_that_the_gpu_does_not_have_is_told_once(pixels):
         written(cupy.asarray(pixels), compression="zstd", compression_level=19, fallback="forbid")
 
 
+@pytest.mark.parametrize("compression", ["zstd", "deflate", "lzw"])
+@pytest.mark.parametrize("chunks", [(3, 128, 256), (2, 150, 400)])
+def test_chunks_of_several_gpus_give_the_same_bytes(pixels, compression, chunks, monkeypatch):
+    """Two GPUs that are one: parts are encoded apart from each other, and the file is that of one write."""
+    cupy = pytest.importorskip("cupy")
+    dask = pytest.importorskip("dask.array")
+    from tiffjet import _devices
+
+    meta = cupy.empty((0, 0, 0), "uint16")
+    array = dask.from_array(pixels, chunks=chunks).map_blocks(cupy.asarray, meta=meta)
+    whole, _ = written(cupy.asarray(pixels), cog=True, compression=compression)
+    monkeypatch.setattr(_devices, "usable", lambda: ["cuda:0", "cuda:0"])
+    assert written(array, cog=True, compression=compression)[0] == whole
+    mask = pixels[0] % 5 > 0
+    masked, _ = written(cupy.asarray(pixels), mask=cupy.asarray(mask), compression=compression)
+    assert written(array, mask=mask, compression=compression)[0] == masked
+
+
+def test_workers_of_a_cluster_encode_on_their_gpu(pixels):
+    cupy = pytest.importorskip("cupy")
+    dask = pytest.importorskip("dask.array")
+    distributed = pytest.importorskip("distributed")
+    whole, _ = written(cupy.asarray(pixels), cog=True)
+    array = dask.from_array(pixels, chunks=(3, 150, 400)).map_blocks(cupy.asarray, meta=cupy.empty((0, 0, 0), "uint16"))
+    with distributed.Client(n_workers=1, threads_per_worker=4, processes=False, dashboard_address=None):
+        assert written(array, cog=True)[0] == whole
+
+
+def test_chunks_take_turns_between_devices(cog, pixels):
+    cupy = pytest.importorskip("cupy")
+    pytest.importorskip("dask.array")
+    for device in (["cuda:0", 0], "cuda:all", lambda index: index[2] % 1):
+        array = tiffjet.open_geotiff(cog, device=device, chunks=256)
+        assert isinstance(array.data._meta, cupy.ndarray) or callable(device)
+        assert numpy.array_equal(cupy.asnumpy(array.data.compute()), pixels)
+
+
+@pytest.mark.parametrize("chunks", [None, 300])
+def test_mosaics_hold_cupy(folder, pixels, chunks):
+    cupy = pytest.importorskip("cupy")
+    pytest.importorskip("xarray")
+    if chunks:
+        pytest.importorskip("dask.array")
+    names = []
+    for number, column in enumerate((0, 500)):
+        grid = (10, 0, 5e5 + 10 * column, 0, -10, 6e6)
+        tiffjet.to_geotiff(pixels[:, :, column : column + 400 + 100 * (1 - number)] % 9, f"{number}.tif", crs=32633, transform=grid, nodata=0)
+        names.append(f"{number}.tif")
+    for overlap in ("first_valid", "last"):
+        here = tiffjet.open_mosaic(names, device="cpu", overlap=overlap).values
+        there = tiffjet.open_mosaic(names, device="cuda", overlap=overlap, chunks=chunks).data
+        there = there.compute() if chunks else there
+        assert isinstance(there, cupy.ndarray) and numpy.array_equal(cupy.asnumpy(there), here)
+
+
+def test_batches_for_torch(cog, pixels):
+    torch = pytest.importorskip("torch")
+    from torch.utils.data import DataLoader
+
+    from tiffjet.torch import RandomWindows, WindowDataset, WindowMap
+
+    dataset = WindowDataset([cog, cog], RandomWindows(50, 64, seed=1), batch_size=8, device="cuda", with_windows=True)
+    side = torch.cuda.Stream()
+    count = 0
+    with torch.cuda.stream(side):
+        for batch, windows in DataLoader(dataset, batch_size=None, num_workers=0):
+            assert batch.is_cuda
+            for values, (_, ((y0, y1), (x0, x1))) in zip(batch.cpu().numpy(), windows):
+                assert numpy.array_equal(values, pixels[:, y0:y1, x0:x1])
+                count += 1
+    assert count == 50
+    mapped = WindowMap([cog], RandomWindows(20, 64, seed=2), device=torch.device("cuda:0"))
+    assert sum(len(batch) for batch in DataLoader(mapped, batch_size=6)) == 20
+
+
+def test_batches_for_jax(cog, pixels):
+    jax = pytest.importorskip("jax")
+    from tiffjet.windows import Batches, GridWindows
+
+    for batch in Batches([cog], GridWindows(128), batch_size=4, device="cuda"):
+        try:
+            taken = jax.dlpack.from_dlpack(batch)
+        except RuntimeError as error:
+            pytest.skip(f"JAX has no GPU here: {error}")
+        assert numpy.array_equal(numpy.asarray(taken), numpy.asarray(batch.cpu()))
+
+
 def _read_in_child(path, queue):
     try:
         tiffjet.open(path).read(device="cuda")

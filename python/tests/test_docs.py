@@ -13,7 +13,7 @@ import pytest
 import tiffjet
 
 MODULES = {"tiffjet": [], "tiffjet._files": [], "tiffjet._read": [], "tiffjet._write": [], "tiffjet._doctor": [],
-           "tiffjet.xarray": ["xarray"], "tiffjet.dask": ["dask"]}
+           "tiffjet.windows": [], "tiffjet.xarray": ["xarray"], "tiffjet.mosaic": ["xarray"], "tiffjet.dask": ["dask"]}
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -36,6 +36,13 @@ def open_geotiff(src, **options):
     return open_geotiff(src, **options)
 
 
+def open_mosaic(files_or_vrt, **options):
+    """Opens many files, or a virtual raster, as one `xarray.DataArray`; see `tiffjet.mosaic.open_mosaic`."""
+    from .mosaic import open_mosaic
+
+    return open_mosaic(files_or_vrt, **options)
+
+
 def _register_accessor() -> None:
     """`da.tiffjet` is there as soon as both xarray and tiffjet are imported, whichever comes first."""
     import sys
@@ -65,6 +72,7 @@ __all__ = [
     "doctor",
     "open",
     "open_geotiff",
+    "open_mosaic",
     "read_many",
     "to_geotiff",
     "validate",

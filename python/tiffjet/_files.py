@@ -125,12 +125,15 @@ def _place(src: Any) -> str | Ranges | None:
     return path if "://" in path else os.path.abspath(path)
 
 
-class _Images:
+class Images:
     """Open images by file, the least used one goes first. Threads that ask for one at once share its opening."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = _MOST_OPEN) -> None:
+        self._most = most
         self._lock = threading.Lock()
         self._open: OrderedDict[File, Future[Image]] = OrderedDict()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self.forget)
 
     def put(self, file: File, image: Image) -> None:
         future: Future[Image] = Future()
@@ -160,14 +163,13 @@ class _Images:
     def _keep(self, file: File, future: "Future[Image]") -> None:
         self._open[file] = future
         self._open.move_to_end(file)
-        while len(self._open) > _MOST_OPEN:
+        while len(self._open) > self._most:
             self._open.popitem(last=False)
 
     def forget(self) -> None:
         """In a fork: whoever was opening a file or held the lock is not there."""
-        self.__init__()  # type: ignore[misc]
+        self._lock = threading.Lock()
+        self._open = OrderedDict()
 
 
-_images = _Images()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_images.forget)
+_images = Images()

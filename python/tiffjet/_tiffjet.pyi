@@ -6,6 +6,7 @@ import numpy
 
 __all__ = [
     "Crs",
+    "Encoder",
     "FormatError",
     "Image",
     "Level",
@@ -21,6 +22,7 @@ __all__ = [
     "_devices",
     "_libraries",
     "_read_many",
+    "_read_phases",
     "_reopen",
     "_validate",
     "open",
@@ -257,8 +259,24 @@ class Writer:
     @property
     def floor(self) -> int: ...
     def push(self, data: Any, mask: Any = None) -> None: ...
+    def append(self, tiles: Sequence[tuple[int, bool, int, int, int, list[int], Any]]) -> None: ...
     def finish(self) -> Written: ...
     def abort(self) -> None: ...
+
+@final
+class Encoder:
+    """Encodes and reduces parts of the image that the options of a `Writer` describe."""
+
+    def __new__(cls, name: str, shape: tuple[int, int, int], dtype: str, **keywords: Any) -> Encoder: ...
+    @property
+    def levels(self) -> list[tuple[int, int, int, int]]: ...
+    def encode(
+        self, level: int, row: int, cols: tuple[int, int], data: Any, mask: bool = False
+    ) -> list[tuple[int, bool, int, int, int, list[int], bytes]]: ...
+    def needs(self, level: int, first: int, end: int) -> tuple[int, int]: ...
+    def reduce(
+        self, level: int, rows: tuple[int, int], above: int, data: Any, mask: Any = None
+    ) -> tuple[bytes, bytes | None]: ...
 
 def open(
     src: Any,
@@ -284,7 +302,15 @@ def _read_many(
     device: Any,
     pad: Any,
     fill: bool,
+    memory: int | None = None,
 ) -> Tensor: ...
+def _read_phases(
+    items: Sequence[tuple[Image, tuple[int, int, int, int]]],
+    bands: list[int] | None,
+    level: int,
+    device: int,
+    pad: Any,
+) -> tuple[float, float, float]: ...
 def _check_device(device: Any) -> None: ...
 def _codecs() -> list[str]: ...
 def _devices() -> list[tuple[str, str]]: ...

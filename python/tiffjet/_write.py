@@ -77,7 +77,8 @@ def to_geotiff(
     data
         An array of axes (y, x) or (band, y, x): NumPy, CuPy, torch, or anything with DLPack or
         `__cuda_array_interface__`, of any strides; a DataArray, whose dims say which axis is which; a dask array, or a
-        DataArray of one, which is streamed.
+        DataArray of one, which is streamed. Where dask.distributed computes it, its workers encode, and only their tiles
+        come here.
     dst
         A path; a URL of an object store (`s3`, `gs`, `az`), where the object appears when all of it is there; a file of
         fsspec, or a file system or store with a path, as a pair; any other binary file object.
@@ -106,6 +107,8 @@ def to_geotiff(
     device
         Where tiles are encoded: `"auto"` (where the data are), `"cpu"`, `"cuda"`, `"cuda:N"` or N. What is on a GPU is
         encoded there without a copy of its pixels on the host, and rows of the host are uploaded where a GPU is named.
+        Chunks of a dask array that are on several GPUs are encoded each on its own; a worker of dask.distributed takes
+        the GPU of its own process.
     memory
         Bytes that a write may use, of the host and of a GPU each: a number, or `"64MiB"`. It needs one row of tiles of
         each level whatever this says; `Written.report` tells what it had.
@@ -180,9 +183,13 @@ def to_geotiff(
     raster.stays = raster.device is not None and options["device"] != "cpu"
     mask = _mask_beside(mask, raster)
     budget = raster.budget(memory)
+    crew = raster.crew(options)
     with _report_progress(progress, raster.shape[1]) as done, destination(dst) as out:
-        writer = Writer(out, raster.shape, raster.dtype.name, memory=budget.writer, **options)
+        writer = Writer(out, raster.shape, raster.dtype.name, memory=budget.writer, encoded=crew is not None, **options)
         try:
+            if crew is not None:
+                raster.collect(crew, writer, options, mask, done)
+                return writer.finish()
             row = 0
             for rows in raster.rows(budget, writer.tile_rows):
                 count = rows.shape[1]
@@ -373,6 +380,14 @@ class Raster:
     def part(self, start: int, stop: int) -> numpy.ndarray:
         raise NotImplementedError
 
+    def crew(self, options: dict[str, Any]) -> Any:
+        """Who encodes parts of it where they are; None where rows come here."""
+        return None
+
+    def collect(self, crew: Any, writer: Writer, options: dict[str, Any], mask: Any, done: Callable[[int], Any]) -> None:
+        """Lets them, and gives the writer the tiles."""
+        raise NotImplementedError
+
 
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
@@ -526,6 +541,10 @@ class Mask:
         self._mask = mask
         self.device = device_of(getattr(mask, "_meta", mask))
         self.stays = False
+
+    def raw(self, start: int, stop: int) -> Any:
+        """Rows of it as they are given."""
+        return self._mask[start:stop]
 
     def __call__(self, start: int, stop: int) -> Any:
         part = self._mask[start:stop]

@@ -6,11 +6,11 @@ import itertools
 import math
 import tempfile
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy
 
+from . import _devices, _parts
 from ._write import (
     _MEMORY, Budget, Place, Raster, _positive, device_of, on_device, slab_rows, to_host, written_dtype,
 )
@@ -83,9 +83,42 @@ def from_pixels(pixels: Any, chunks: Any) -> Any:
 
     sizes = chunk_sizes(chunks, pixels.shape, pixels.dtype, pixels.tile)
     name = f"tiffjet-{tokenize(pixels.token(), sizes)}"
+    if not pixels.is_uniform:
+        return _from_parts(pixels, sizes, name)
     return dask.array.from_array(
         pixels, chunks=sizes, name=name, lock=False, asarray=False, inline_array=True, meta=pixels.meta(), fancy=False
     )
+
+
+def _from_parts(pixels: Any, sizes: tuple[tuple[int, ...], ...], name: str) -> Any:
+    """The same where chunks differ: each task holds what it needs to know alone."""
+    import dask.array
+
+    spans = [list(_spans(axis)) for axis in sizes]
+    graph = {}
+    for number, index in enumerate(itertools.product(*(range(len(axis)) for axis in spans))):
+        own = [axis[i] for axis, i in zip(spans, index)]
+        graph[(name, *index)] = (_read_chunk, pixels.chunk(index, number, own), tuple(slice(*span) for span in own))
+    return dask.array.Array(graph, name, sizes, dtype=pixels.dtype, meta=pixels.meta())
+
+
+def _read_chunk(pixels: Any, key: tuple[slice, ...]) -> Any:
+    return pixels[key]
+
+
+def has_client() -> bool:
+    """Whether workers of dask.distributed would compute here."""
+    import sys
+
+    if "distributed" not in sys.modules:
+        return False
+    import distributed
+
+    try:
+        distributed.get_client(timeout=0)
+    except ValueError:
+        return False
+    return True
 
 
 # ---------------------------------------------------------------------------------------------- writing
@@ -131,22 +164,27 @@ class Chunked(Raster):
             for start, stop in groups:
                 yield from self._spooled(start, stop, budget.rows, tile_rows)
             return
-        # The next rows are computed while these are written, where others compute them and there is room for both. In
-        # this process all cores are busy with either anyway.
-        ahead = _client(self.array) is not None and 2 * tallest <= budget.rows and len(groups) > 1
         height = max(stop - start for start, stop in groups)
-        buffers = [numpy.empty((self.shape[0], height, self.shape[2]), self.dtype) for _ in range(1 + ahead)]
-        turns = itertools.cycle(buffers)
-        if not ahead:
-            yield from (self._compute(group, next(turns)) for group in groups)
-            return
-        with ThreadPoolExecutor(1, thread_name_prefix="tiffjet-rows") as pool:
-            coming = pool.submit(self._compute, groups[0], next(turns))
-            for group in groups[1:]:
-                rows = coming.result()
-                coming = pool.submit(self._compute, group, next(turns))
-                yield rows
-            yield coming.result()
+        buffer = numpy.empty((self.shape[0], height, self.shape[2]), self.dtype)
+        yield from (self._compute(group, buffer) for group in groups)
+
+    def crew(self, options: dict[str, Any]) -> Any:
+        client = _client(self.array)
+        if client is None:
+            # Chunks may be on several GPUs; which ones is known when they are there.
+            gpus = len(_devices.usable()) if self.device is not None and options["device"] != "cpu" else 0
+            return _parts.Threads(2 * gpus) if gpus > 1 else None
+        if self.device is not None and options["device"] == self.device:
+            options["device"] = "cuda"  # each worker has its own
+        return _parts.Workers(client)
+
+    def collect(self, crew: Any, writer: Any, options: dict[str, Any], mask: Any, done: Any) -> None:
+        def mask_rows(start: int, stop: int) -> Any:
+            rows = mask.raw(start, stop)
+            return crew.whole(rows) if hasattr(rows, "__dask_graph__") else rows
+
+        spec = _parts.Spec.of(self.shape, self.dtype, options)
+        _parts.Bands(crew, spec, self.array, None if mask is None else mask_rows).write(writer, done)
 
     def _groups(self, size: int, tile_rows: int) -> Iterator[tuple[int, int]]:
         """Rows of chunks together, as long as they fit: first and last row."""
@@ -213,26 +251,16 @@ def _fill(out: numpy.ndarray, part: Any) -> None:
     from dask.array import store
     from dask.base import get_scheduler
 
-    client = _client(part)
     scheduler = get_scheduler(collections=[part])
-    if client is None and getattr(scheduler, "__module__", "") != "dask.multiprocessing":
+    if getattr(scheduler, "__module__", "") != "dask.multiprocessing":
         # Threads of this process reach the memory themselves.
         store(part, _Target(out), lock=False, compute=True, return_stored=False)
         return
     spans = [list(_spans(sizes)) for sizes in part.chunks]
     places = [tuple(slice(*span) for span in place) for place in itertools.product(*spans)]
     blocks = part.to_delayed().ravel().tolist()
-    if client is None:
-        for place, block in zip(places, dask.compute(*blocks)):
-            out[place] = to_host(block)
-        return
-    from distributed import as_completed
-
-    futures = client.compute(blocks)
-    where = {future.key: place for future, place in zip(futures, places)}
-    for future in as_completed(futures):
-        out[where[future.key]] = to_host(future.result())
-        future.release()
+    for place, block in zip(places, dask.compute(*blocks)):
+        out[place] = to_host(block)
 
 
 class _Target:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import copy
 import functools
 import json
 import math
@@ -15,7 +17,7 @@ import xarray
 from xarray.backends import BackendArray, BackendEntrypoint
 from xarray.core import indexing
 
-from . import _tiffjet
+from . import _devices
 from ._files import File, Held, is_remote, name_file
 from ._read import _bands, _ends, _whole
 from ._tiffjet import Image, Tensor, UnavailableError, Written
@@ -32,11 +34,11 @@ __all__ = ["Accessor", "Backend", "open_geotiff"]
 class Pixels(BackendArray):
     """Pixels that are still in the file: axes (band, y, x) of one level, read when they are indexed.
 
-    It holds the name of the file and what is wanted of it, so it can be pickled and used from many threads; each
-    process parses the header once.
+    It holds the name of the file (or a mosaic) and what is wanted of it, so it can be pickled and used from many
+    threads; each process parses the header once.
     """
 
-    def __init__(self, file: File | Held, *, level: int = 0, bands: Sequence[int] | None = None, window: Any = None,
+    def __init__(self, file: Any, *, level: int = 0, bands: Sequence[int] | None = None, window: Any = None,
                  device: Any = "auto", masked: bool = False, scaled: bool = False, dtype: Any = None,
                  fallback: str = "allow", io: str = "auto") -> None:
         image = file.image()
@@ -50,7 +52,7 @@ class Pixels(BackendArray):
         (y0, y1), (x0, x1) = self.window
         self.shape = (len(self.bands), y1 - y0, x1 - x0)
         self.tile = image.levels[level].tile
-        self.device = device
+        self.device = _devices.parse(device)
         self.masked = masked or scaled
         self.scaled = scaled
         self.fallback = fallback
@@ -71,12 +73,30 @@ class Pixels(BackendArray):
 
     def token(self) -> tuple[Any, ...]:
         """What tells these pixels from all others."""
-        file = self.file if isinstance(self.file, File) else id(self.file.held)
+        if isinstance(self.file, File):
+            file: Any = self.file
+        else:
+            file = id(self.file.held) if isinstance(self.file, Held) else self.file.token()
         return (file, self.level, self.bands, self.window, str(self.device), self.masked, self.scaled, str(self.dtype))
 
     def meta(self) -> Any:
         """An empty array of the kind that indexing gives."""
         return _empty((0, 0, 0), self.dtype, _wants_cuda(self.device))
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether all chunks are told the same: one device, and one file."""
+        return not isinstance(self.device, _devices.Spread) and isinstance(self.file, (File, Held))
+
+    def chunk(self, index: tuple[int, ...], number: int, spans: Sequence[tuple[int, int]]) -> Pixels:
+        """The same for one chunk alone: with its device, and the files that it needs."""
+        part = copy.copy(self)
+        if isinstance(self.device, _devices.Spread):
+            part.device = self.device.of(index, number)
+        if not isinstance(self.file, (File, Held)):
+            rows, columns = ((start + low, stop + low) for (start, stop), (low, _) in zip(spans[1:], self.window))
+            part.file = self.file.cut((rows, columns))
+        return part
 
     def __getitem__(self, key: Any) -> Any:
         if not isinstance(key, indexing.ExplicitIndexer):
@@ -106,9 +126,10 @@ class Pixels(BackendArray):
         for row in rows:
             for column in columns:
                 part = self._stretch(bands, ys[row], xs[column])
-                if out is None:
-                    out = _empty(shape, self.dtype, not isinstance(part, numpy.ndarray))
-                out[:, row[:, None], column[None, :]] = part
+                with on_device_of(part):
+                    if out is None:
+                        out = _empty(shape, self.dtype, not isinstance(part, numpy.ndarray))
+                    out[:, row[:, None], column[None, :]] = part
         return out
 
     def _stretch(self, bands: list[int], ys: numpy.ndarray, xs: numpy.ndarray) -> Any:
@@ -123,16 +144,17 @@ class Pixels(BackendArray):
 
     def _read(self, bands: list[int], window: Any) -> Any:
         image = self.file.image()
-        tensor = image.read(window, bands, self.level, self.device, fallback=self.fallback, io=self.io)
-        data = _array(tensor, self.device)
-        if self.masked:
-            data = self._mask(image, data, bands, window)
-        if self.scaled:
-            for index, band in enumerate(bands):
-                scale, offset = image.scales[band - 1], image.offsets[band - 1]
-                if (scale, offset) != (1.0, 0.0):
-                    data[index] = data[index] * scale + offset
-        return data.astype(self.dtype, copy=False)
+        device = _devices.resolve(self.device)
+        data = _array(image.read(window, bands, self.level, device, fallback=self.fallback, io=self.io), device)
+        with on_device_of(data):
+            if self.masked:
+                data = self._mask(image, data, bands, window)
+            if self.scaled:
+                for index, band in enumerate(bands):
+                    scale, offset = image.scales[band - 1], image.offsets[band - 1]
+                    if (scale, offset) != (1.0, 0.0):
+                        data[index] = data[index] * scale + offset
+            return data.astype(self.dtype, copy=False)
 
     def _mask(self, image: Image, data: Any, bands: list[int], window: Any) -> Any:
         """NaN where there are no data: by the file's mask, else by nodata, else by the alpha band, as GDAL has it."""
@@ -211,7 +233,12 @@ def _as_slice(positions: numpy.ndarray) -> slice | numpy.ndarray:
 
 
 def _wants_cuda(device: Any) -> bool:
-    return isinstance(device, int) or str(device).startswith("cuda")
+    return _devices.is_cuda(device)
+
+
+def on_device_of(array: Any) -> Any:
+    """CuPy works on the device of a thread, which need not be the one that an array is on."""
+    return contextlib.nullcontext() if isinstance(array, numpy.ndarray) else array.device
 
 
 def _cupy() -> Any:
@@ -228,6 +255,8 @@ def _empty(shape: tuple[int, ...], dtype: numpy.dtype, cuda: bool) -> Any:
 
 def _array(tensor: Tensor, device: Any) -> Any:
     """The array that DataArrays hold: CuPy where the pixels are on CUDA, else NumPy."""
+    if not isinstance(tensor, Tensor):
+        return tensor  # a mosaic gives such arrays
     if tensor.device == "cpu":
         return numpy.asarray(tensor)
     if device == "auto":
@@ -453,7 +482,7 @@ def _move(attrs: dict[str, Any], encoding: dict[str, Any], key: str) -> None:
         encoding[key] = attrs.pop(key)
 
 
-def _bbox_window(image: Image, level: int, bbox: Sequence[float]) -> tuple[tuple[int, int], tuple[int, int]]:
+def _bbox_window(image: Any, level: int, bbox: Sequence[float]) -> tuple[tuple[int, int], tuple[int, int]]:
     """The pixels that a rectangle of the map touches."""
     transform = image.levels[level].transform
     if transform is None or transform[1] or transform[3]:
@@ -513,7 +542,9 @@ def open_geotiff(src: Any, *, chunks: Any = None, device: Any = "auto", window: 
     chunks
         For a dask array: `"auto"`, `{}` (chunks that suit the file), a number, `(y, x)`, `(band, y, x)`, or a dict.
     device
-        `"auto"`, `"cpu"`, `"cuda"`, `"cuda:N"`.
+        `"auto"`, `"cpu"`, `"cuda"` (the one that the reading thread's other libraries use), `"cuda:N"` or N. With
+        `chunks` also several: a list, `"cuda:all"`, which take turns, or a function of the index of a chunk that gives
+        one. Which GPU a name means is known where a chunk is read: in the worker, under dask.distributed.
     window
         `((y0, y1), (x0, x1))` in pixels of the level.
     bbox
@@ -552,13 +583,21 @@ def open_geotiff(src: Any, *, chunks: Any = None, device: Any = "auto", window: 
         file, level=level, bands=None if bands is None else _bands(bands), window=window, device=device, masked=masked,
         scaled=mask_and_scale, dtype=dtype, fallback=fallback, io=io,
     )
-    _tiffjet._check_device(device)
+    return _data_array(file, pixels, chunks, name)
+
+
+def _data_array(file: Any, pixels: Pixels, chunks: Any, name: Any) -> xarray.DataArray:
     if chunks is None:
+        if isinstance(pixels.device, _devices.Spread):
+            raise ValueError("device: several are for chunks, and chunks= is not given")
+        _devices.check(pixels.device)
         lazy = indexing.CopyOnWriteArray(indexing.LazilyIndexedArray(pixels))
         data: Any = indexing.MemoryCachedArray(lazy)
     else:
-        from .dask import from_pixels
+        from .dask import from_pixels, has_client
 
+        if not has_client():
+            _devices.check(pixels.device)  # else it is the workers' that counts, and they say so
         data = from_pixels(pixels, chunks)
     label = "band_data" if name is None else name
     return _dataset(file, pixels, data, label)[label].rename(name)
@@ -581,7 +620,9 @@ class Backend(BackendEntrypoint):
                      io: str = "auto", limits: dict[str, int] | None = None,
                      storage_options: Mapping[str, Any] | None = None) -> xarray.Dataset:
         file = name_file(filename_or_obj, page=page, limits=limits, storage_options=storage_options)
-        _tiffjet._check_device(device)
+        if isinstance(_devices.parse(device), _devices.Spread):
+            raise ValueError("device: an engine's chunks are all alike; open_geotiff(chunks=...) takes several")
+        _devices.check(device)
         pixels = Pixels(
             file, level=level, bands=None if bands is None else _bands(bands), window=window, device=device,
             masked=masked, scaled=bool(mask_and_scale), dtype=dtype, fallback=fallback, io=io,

@@ -2,8 +2,9 @@
 //!
 //!     hostile_pictures CODEC [SEEDS] [TILE]          CODEC: 7 or 34712
 //!
-//! Half of the damage is in the first 200 bytes of a tile, where sizes and tables stand. Libraries say less of damage than
-//! the host does, so it is counted, not judged, who gives pixels and who an error.
+//! Half of the damage is in the first 200 bytes of a tile, where sizes and tables stand. JPEG must be the host's in all of
+//! it, the same error or pixels that are near: its codes are gone through before the library has them. What nvJPEG2000
+//! makes of damage in the bits of a block is counted, not judged: nothing in them tells that they are damaged.
 
 #![allow(clippy::print_stdout)] // its one job
 
@@ -95,16 +96,31 @@ fn main() -> ExitCode {
     let control = image(None);
     let good = outcome(&control, &cuda);
     let (mut same, mut near, mut far, mut errors, mut lenient, mut strict) = (0, 0, 0, 0, 0, 0);
+    let mut slowest = (0.0, 0);
     for seed in 0..seeds {
         let image = image(Some(seed));
-        match (outcome(&image, &cpu), outcome(&image, &cuda)) {
+        let host = outcome(&image, &cpu);
+        let begun = std::time::Instant::now();
+        let device = outcome(&image, &cuda);
+        let seconds = begun.elapsed().as_secs_f64();
+        if seconds > slowest.0 {
+            slowest = (seconds, seed);
+        }
+        match (host, device) {
             (Ok(host), Ok(device)) => match host.iter().zip(&device).map(|(a, b)| a.abs_diff(*b)).max().unwrap_or(0) {
                 0 => same += 1,
                 1..=3 => near += 1,
                 _ => far += 1,
             },
-            (Err(_), Err(_)) => errors += 1,
-            (Err(_), Ok(_)) => lenient += 1,
+            (Err(host), Err(device)) if host == device => errors += 1,
+            (Err(host), Err(device)) => {
+                println!("seed {seed}: {host} / {device}");
+                strict += 1;
+            }
+            (Err(host), Ok(_)) => {
+                println!("seed {seed}: the host alone says {host}");
+                lenient += 1;
+            }
             (Ok(_), Err(error)) => {
                 println!("seed {seed}: the device alone says {error}");
                 strict += 1;
@@ -116,7 +132,9 @@ fn main() -> ExitCode {
         }
     }
     println!(
-        "codec {codec}, {seeds} seeds: {same} the same, {near} within 3, {far} further off, {errors} errors on both, {lenient} on the host alone, {strict} on the device alone"
+        "codec {codec}, {seeds} seeds: {same} the same, {near} within 3, {far} further off, {errors} errors on both, {lenient} on the host alone, {strict} on the device alone or others; the slowest took {:.3} s (seed {})",
+        slowest.0, slowest.1
     );
-    if strict == 0 && good.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let judged = codec != 7 || far + lenient == 0;
+    if strict == 0 && judged && good.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -1,6 +1,6 @@
 //! How far pixels of the GPU are from those of the CPU, where a library decodes them.
 //!
-//!     pictures LIST [DEVICE]          LIST: a file with a path on each line, or - for standard input
+//!     pictures LIST [DEVICE] [auto|cufile|pread]          LIST: a file with a path on each line, or - for standard input
 //!
 //! One line of JSON for each file: routes, fallbacks, the largest and the mean difference, the share of samples that
 //! differ by more than 1 and by more than 3, and what was asked of the driver in the first and in the second read
@@ -12,7 +12,7 @@
 use std::io::Read;
 use std::process::ExitCode;
 
-use tiffjet::{Cpu, DType, Image, ReadOptions, Tensor, Window};
+use tiffjet::{Cpu, DType, Image, Io, ReadOptions, Tensor, Window};
 use tiffjet_cuda::{Counts, Cuda};
 
 fn bytes(tensor: &Tensor) -> tiffjet::Result<Vec<u8>> {
@@ -36,11 +36,11 @@ fn since(before: Counts, after: Counts) -> String {
     format!("[{},{},{}]", after.takes - before.takes, after.lent - before.lent, after.waits - before.waits)
 }
 
-fn compare(image: &Image, cuda: &Cuda, lossless: bool) -> Result<String, String> {
+fn compare(image: &Image, cuda: &Cuda, options: &ReadOptions, lossless: bool) -> Result<String, String> {
     let window = Window::default();
     let host = image.read_on(&Cpu::shared().map_err(|e| e.to_string())?, &window);
     let start = cuda.counts();
-    let device = image.read_with(cuda, &window, &ReadOptions::default());
+    let device = image.read_with(cuda, &window, options);
     let (host, device) = match (host, device) {
         (Ok(host), Ok(device)) => (host, device),
         (Err(host), Err(device)) if host.to_string() == device.to_string() => {
@@ -52,7 +52,7 @@ fn compare(image: &Image, cuda: &Cuda, lossless: bool) -> Result<String, String>
         }
     };
     let first = cuda.counts();
-    image.read_with(cuda, &window, &ReadOptions::default()).map_err(|e| e.to_string())?;
+    image.read_with(cuda, &window, options).map_err(|e| e.to_string())?;
     let second = cuda.counts();
     let dtype = image.levels()[0].layout.dtype();
     let pixels = |tensor: &Tensor| bytes(tensor).map_err(|e| e.to_string());
@@ -99,11 +99,17 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    let io = match std::env::args().nth(3).as_deref() {
+        Some("cufile") => Io::Direct,
+        Some("pread") => Io::Staged,
+        _ => Io::Auto,
+    };
+    let options = ReadOptions { io, ..ReadOptions::default() };
     let (mut good, mut failed) = (0, 0);
     for path in list.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let outcome = tiffjet::open(path)
             .map_err(|e| e.to_string())
-            .and_then(|image| compare(&image, &cuda, path.contains("lossless")));
+            .and_then(|image| compare(&image, &cuda, &options, path.contains("lossless")));
         match outcome {
             Ok(line) => {
                 good += 1;

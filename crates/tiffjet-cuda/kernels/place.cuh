@@ -264,12 +264,46 @@ template <int SIZE, int SAMPLES, bool PREDICTED, bool MANY> struct Samples {
         }
     }
 
+    // Single bytes with a predictor: sums run in both halves of a word, which holds every other byte.
+    MEMBER void place_bytes(const Row& row, u8* out, int pixel, u32 lane, u32 (&words)[WORDS], T& before) {
+        u32 odd[WORDS], pairs[WORDS], own = 0, lower[WORDS];
+        if (pixel < 0) {
+#pragma unroll
+            for (int w = 0; w < WORDS; ++w) {
+                const int outside = -pixel - 4 * w;
+                if (outside > 0) words[w] &= outside >= 4 ? 0 : 0xffffffffu << 8 * outside;
+            }
+        }
+#pragma unroll
+        for (int w = 0; w < WORDS; ++w) {
+            odd[w] = __byte_perm(words[w], 0, 0x4341);
+            pairs[w] = (__byte_perm(words[w], 0, 0x4240) + odd[w]) * 0x10001u;
+            lower[w] = own;
+            own += pairs[w] >> 16;
+        }
+        const u32 up_to = warp_sum_up_to(own, lane);
+        const u32 base = before + up_to - own;
+        before += __shfl_sync(FULL_WARP, up_to, 31);
+#pragma unroll
+        for (int w = 0; w < WORDS; ++w) {
+            const u32 sums = pairs[w] + ((base + lower[w]) & 0xff) * 0x10001u;
+            words[w] = __byte_perm(sums - odd[w], sums, 0x6240);
+        }
+        T values[VALUES];
+        part(words, 0, values);
+        store_group<SIZE, GROUP, T>(out, row.x, row.end, pixel, values);
+    }
+
     // Places a step of a row: `words` has the group of each lane from pixel `step` on. `before` has the sums of the steps
     // before, and gets this one's.
     MEMBER void place_step(const Format& format, const Row& row, u8* out, const Nodata<SIZE>& nodata, int step, u32 first,
                            u32 lane, u32 (&words)[WORDS], T (&before)[SAMPLES]) {
         swap_words<WORDS>(words, format.swap);
         const int pixel = step + (int)lane * GROUP;
+        if constexpr (SIZE == 1 && SAMPLES == 1 && PREDICTED && !MANY) {
+            place_bytes(row, out, pixel, lane, words, before[0]);
+            return;
+        }
         T values[VALUES];
         part(words, pixel, values);
         if (PREDICTED) sum(values, before, lane);

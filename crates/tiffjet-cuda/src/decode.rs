@@ -360,7 +360,7 @@ impl<'a> Reading<'a> {
 
     /// Threads that fill slots.
     fn fetchers(&self) -> &ThreadPool {
-        if self.is_far() { self.gpu.far_threads() } else { &self.gpu.threads }
+        if self.is_far() || self.direct.is_some() { self.gpu.far_threads() } else { &self.gpu.threads }
     }
 
     fn threads(&self) -> usize {

@@ -48,8 +48,6 @@ pub struct Lane<'a> {
     pub stream: &'a Stream,
     /// Where the group begins in it.
     pub begin: &'a Event,
-    /// Where storage writes, each with where its last read ends.
-    pub io: &'a [(Stream, Event)],
 }
 
 /// Tells the lane of a group.
@@ -286,21 +284,18 @@ impl<'a> Fetch<'a> {
         let first = self.spans[group];
         let group = &self.groups[group];
         match task {
-            Task::Span(span) => self.submit(first + span, lane),
+            Task::Span(span) => self.span(first + span, lane),
             Task::Load(load) => self.load(number, (group, load), opened, lane.stream),
             Task::Gift(gift) => self.give(number, group, &group.gifts[gift], opened, lane),
         }
     }
 
-    /// Asks storage for a span. Nobody waits: how it went is looked at when all is done.
-    fn submit(&self, number: usize, lane: Lane<'_>) -> Result<(), Failure> {
-        let (Some(transfer), false) = (self.transfer, lane.io.is_empty() || self.dry) else { return Ok(()) };
-        let (stream, done) = &lane.io[number % lane.io.len()];
-        stream.wait_for(lane.begin)?;
-        // What is refused here has given no byte.
-        let _ = transfer.submit(number, stream);
-        done.record(stream)?;
-        lane.stream.wait_for(done)
+    /// Has storage write a span, when its memory is free. How it went is looked at when all is done.
+    fn span(&self, number: usize, lane: Lane<'_>) -> Result<(), Failure> {
+        let (Some(transfer), false) = (self.transfer, self.dry) else { return Ok(()) };
+        lane.begin.wait()?;
+        transfer.read(number);
+        Ok(())
     }
 
     /// Gives tiles to a library.

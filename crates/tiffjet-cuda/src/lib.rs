@@ -142,7 +142,12 @@ pub fn routes(codec: &str) -> (By, By) {
         true => By::Kernels,
         false => library().unwrap_or(By::Host),
     };
-    (decodes, if encode::ENCODED.contains(&codec) { By::Kernels } else { By::Host })
+    let encodes = match encode::Picture::of(codec) {
+        Some(picture) => By::Library(picture.library()),
+        None if encode::ENCODED.contains(&codec) => By::Kernels,
+        None => By::Host,
+    };
+    (decodes, encodes)
 }
 
 /// Whether storage of this machine can write to device memory itself (GPUDirect Storage): then `io` auto is cuFile.

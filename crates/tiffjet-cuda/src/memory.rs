@@ -1,7 +1,7 @@
 //! One device: its context, streams, memory and the pinned ring, made when first used and kept for the process.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use tiffjet::{Error, Result};
@@ -27,7 +27,7 @@ pub const NOTES: usize = (1 << 20) + (64 << 10);
 const SLOTS: usize = 40;
 /// Threads that fill slots: more give no more bytes a second from the page cache.
 const THREADS: usize = 24;
-/// Threads that fill slots from files of other machines: they wait, so the number of cores does not matter.
+/// Threads that wait for other machines or for storage, so that the number of cores does not matter.
 const FAR_THREADS: usize = 32;
 /// Device memory that stays with the pool between reads.
 const KEPT: u64 = 4 << 30;
@@ -35,8 +35,8 @@ const KEPT: u64 = 4 << 30;
 const JPEG2000_STATES: usize = 32;
 /// Batches of JPEG that are decoded at once.
 const JPEG_STATES: usize = 8;
-/// Streams that storage writes in: in each one read goes after the other.
-const IO_STREAMS: usize = 16;
+/// Tiles that a library encodes at once.
+const ENCODE_STATES: usize = 32;
 /// What the buffer that storage writes to grows by.
 const BUFFER_STEP: u64 = 32 << 20;
 
@@ -104,6 +104,8 @@ pub struct Gpu {
     lender: &'static Lender,
     jpeg2000: OnceLock<Result<States<nvjpeg2k::Decoder>, String>>,
     jpeg: OnceLock<Result<States<nvjpeg::Decoder>, String>>,
+    jpeg2000_encoders: OnceLock<Result<States<nvjpeg2k::Encoder>, String>>,
+    jpeg_encoders: OnceLock<Result<States<nvjpeg::Encoder>, String>>,
     /// Memory that storage writes to, while nobody reads.
     buffer: Mutex<Option<Buffer>>,
     streams: Mutex<Vec<Streams>>,
@@ -134,19 +136,12 @@ pub struct Streams {
     pub begins: Vec<Event>,
     /// Where the one word comes that says how it went.
     pub verdict: Pinned,
-    /// Where storage writes, each with where its last read ends; made when first used.
-    io: OnceLock<Vec<(Stream, Event)>>,
 }
 
 impl Streams {
-    /// Where storage writes.
-    pub fn io(&self) -> &[(Stream, Event)] {
-        self.io.get().map_or(&[], Vec::as_slice)
-    }
-
     /// Waits for all of them, whatever they say.
     pub fn settle(&self) {
-        self.lanes.iter().chain(self.io().iter().map(|(stream, _)| stream)).for_each(|stream| drop(stream.wait()));
+        self.lanes.iter().for_each(|stream| drop(stream.wait()));
     }
 }
 
@@ -182,7 +177,7 @@ pub fn unavailable(absence: &Absence) -> Error {
 }
 
 impl Gpu {
-    /// Threads for files of other machines; where there can be no more, those for files of this one.
+    /// Threads for reads that wait; where there can be no more, those for files of this machine.
     pub fn far_threads(&self) -> &ThreadPool {
         if let Some(threads) = self.far_threads.get() {
             return threads;
@@ -252,6 +247,8 @@ impl Gpu {
             pool,
             jpeg2000: OnceLock::new(),
             jpeg: OnceLock::new(),
+            jpeg2000_encoders: OnceLock::new(),
+            jpeg_encoders: OnceLock::new(),
             buffer: Mutex::default(),
             streams: Mutex::default(),
             lanes: Mutex::default(),
@@ -307,6 +304,26 @@ impl Gpu {
         made.as_ref().map_err(String::as_str)
     }
 
+    /// States of nvJPEG2000 that encode, or why there are none.
+    pub fn jpeg2000_encoders(&self) -> Result<&States<nvjpeg2k::Encoder>, &str> {
+        let made = self.jpeg2000_encoders.get_or_init(|| {
+            let library = Nvjpeg2k::get().map_err(ToString::to_string)?;
+            let encoder = self.prepared(|| nvjpeg2k::Encoder::new(library, self.context, self.lender))?;
+            Ok(States::new(encoder, ENCODE_STATES))
+        });
+        made.as_ref().map_err(String::as_str)
+    }
+
+    /// States of nvJPEG that encode, or why there are none.
+    pub fn jpeg_encoders(&self) -> Result<&States<nvjpeg::Encoder>, &str> {
+        let made = self.jpeg_encoders.get_or_init(|| {
+            let library = Nvjpeg::get().map_err(ToString::to_string)?;
+            let encoder = self.prepared(|| nvjpeg::Encoder::new(library, self.context, self.lender))?;
+            Ok(States::new(encoder, ENCODE_STATES))
+        });
+        made.as_ref().map_err(String::as_str)
+    }
+
     /// What a library makes with this device as the thread's own.
     fn prepared<T>(&self, make: impl FnOnce() -> Result<T, Refusal>) -> Result<T, String> {
         let _current = self.enter().map_err(|failure| failure.to_string())?;
@@ -321,19 +338,7 @@ impl Gpu {
         let lanes = (0..LANES).map(|_| self.context.stream()).collect::<Result<Vec<_>, _>>()?;
         let events = || (0..LANES).map(|_| self.context.event(false)).collect::<Result<Vec<_>, _>>();
         let (joins, begins) = (events()?, events()?);
-        Ok(Streams { lanes, joins, begins, verdict: self.context.pinned(4096)?, io: OnceLock::new() })
-    }
-
-    /// Makes streams ready for storage.
-    pub fn prepare_io(&self, streams: &Streams, library: &CuFile) -> Result<(), Failure> {
-        if streams.io.get().is_none() {
-            let pair = || Ok((self.context.stream()?, self.context.event(false)?));
-            let made = (0..IO_STREAMS).map(|_| pair()).collect::<Result<Vec<(Stream, Event)>, _>>()?;
-            made.iter().for_each(|(stream, _)| library.know(stream));
-            // Streams belong to one read at a time.
-            let _ = streams.io.set(made);
-        }
-        Ok(())
+        Ok(Streams { lanes, joins, begins, verdict: self.context.pinned(4096)? })
     }
 
     /// Memory of `length` bytes at least that storage can write to: the one that is kept where it suffices.
@@ -445,30 +450,47 @@ impl Ring {
         Self { context, state: Mutex::default(), back: Condvar::new() }
     }
 
-    /// Takes a slot that can be filled.
+    /// Takes a slot that can be filled. Who has one already takes the next by [`Ring::take_free`]: those who wait with
+    /// slots in their hands can wait for each other.
     pub fn take(&self) -> Result<Slot, Failure> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            // Waiting for a copy takes less time than making a slot, as long as there are a few.
-            let enough = state.made >= SLOTS / 2 || state.idle.front().is_some_and(|slot| slot.is_settled());
-            if enough && let Some(mut slot) = state.idle.pop_front() {
-                drop(state);
-                return match slot.settle() {
-                    Ok(()) => Ok(slot),
-                    Err(failure) => {
-                        // Whoever asks next shall hear of it too, and not wait for a slot that never comes.
-                        self.give_back(slot);
-                        Err(failure)
-                    }
-                };
+            match self.next(state) {
+                Ok(slot) => return slot,
+                Err(none) => state = self.back.wait(none).unwrap_or_else(PoisonError::into_inner),
             }
-            if state.made < SLOTS {
-                state.made += 1;
-                drop(state);
-                return self.make().inspect_err(|_| self.lose());
-            }
-            state = self.back.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// Takes a slot that can be filled, where nobody has to give one back for it.
+    pub fn take_free(&self) -> Result<Option<Slot>, Failure> {
+        self.next(self.state.lock().unwrap_or_else(PoisonError::into_inner)).map_or(Ok(None), |slot| slot.map(Some))
+    }
+
+    /// An idle slot or a new one; the lock again where there is neither.
+    fn next<'a>(
+        &self,
+        mut state: MutexGuard<'a, RingState>,
+    ) -> Result<Result<Slot, Failure>, MutexGuard<'a, RingState>> {
+        // Waiting for a copy takes less time than making a slot, as long as there are a few.
+        let enough = state.made >= SLOTS / 2 || state.idle.front().is_some_and(|slot| slot.is_settled());
+        if enough && let Some(mut slot) = state.idle.pop_front() {
+            drop(state);
+            return Ok(match slot.settle() {
+                Ok(()) => Ok(slot),
+                Err(failure) => {
+                    // Whoever asks next shall hear of it too, and not wait for a slot that never comes.
+                    self.give_back(slot);
+                    Err(failure)
+                }
+            });
+        }
+        if state.made == SLOTS {
+            return Err(state);
+        }
+        state.made += 1;
+        drop(state);
+        Ok(self.make().inspect_err(|_| self.lose()))
     }
 
     /// Gives it back.

@@ -6,9 +6,9 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use crate::ffi::lend::Refusal;
 use crate::ffi::{nvjpeg, nvjpeg2k};
 
-/// What makes states.
-pub trait Decoder: Send + Sync {
-    /// What decodes one thing at a time.
+/// What makes states: a decoder or an encoder.
+pub trait Maker: Send + Sync {
+    /// What decodes or encodes one thing at a time.
     type State: Send;
 
     /// A new one.
@@ -18,35 +18,35 @@ pub trait Decoder: Send + Sync {
     fn is_settled(state: &Self::State) -> bool;
 }
 
-impl Decoder for nvjpeg2k::Decoder {
-    type State = nvjpeg2k::State;
+/// Makers of libraries, with their states.
+macro_rules! makers {
+    ($($maker:ty => $state:ty),* $(,)?) => {$(
+        impl Maker for $maker {
+            type State = $state;
 
-    fn make(&self) -> Result<Self::State, Refusal> {
-        self.state()
-    }
+            fn make(&self) -> Result<Self::State, Refusal> {
+                self.state()
+            }
 
-    fn is_settled(state: &Self::State) -> bool {
-        state.is_settled()
-    }
+            fn is_settled(state: &Self::State) -> bool {
+                state.is_settled()
+            }
+        }
+    )*};
 }
 
-impl Decoder for nvjpeg::Decoder {
-    type State = nvjpeg::State;
-
-    fn make(&self) -> Result<Self::State, Refusal> {
-        self.state()
-    }
-
-    fn is_settled(state: &Self::State) -> bool {
-        state.is_settled()
-    }
+makers! {
+    nvjpeg2k::Decoder => nvjpeg2k::State,
+    nvjpeg2k::Encoder => nvjpeg2k::EncodeState,
+    nvjpeg::Decoder => nvjpeg::State,
+    nvjpeg::Encoder => nvjpeg::EncodeState,
 }
 
-/// The states of one decoder.
-pub struct States<D: Decoder> {
-    decoder: D,
+/// The states of one maker.
+pub struct States<M: Maker> {
+    maker: M,
     most: usize,
-    kept: Mutex<Kept<D::State>>,
+    kept: Mutex<Kept<M::State>>,
     back: Condvar,
 }
 
@@ -56,18 +56,18 @@ struct Kept<S> {
     made: usize,
 }
 
-impl<D: Decoder> States<D> {
+impl<M: Maker> States<M> {
     /// At most so many.
-    pub fn new(decoder: D, most: usize) -> Self {
+    pub fn new(maker: M, most: usize) -> Self {
         let kept = Mutex::new(Kept { idle: VecDeque::new(), made: 0 });
-        Self { decoder, most, kept, back: Condvar::new() }
+        Self { maker, most, kept, back: Condvar::new() }
     }
 
     /// Takes one. It waits for its own last work when it is next used, and for nothing else.
-    pub fn take(&self) -> Result<D::State, Refusal> {
+    pub fn take(&self) -> Result<M::State, Refusal> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            let settled = kept.idle.front().is_some_and(D::is_settled);
+            let settled = kept.idle.front().is_some_and(M::is_settled);
             if (settled || kept.made >= self.most)
                 && let Some(state) = kept.idle.pop_front()
             {
@@ -76,14 +76,28 @@ impl<D: Decoder> States<D> {
             if kept.made < self.most {
                 kept.made += 1;
                 drop(kept);
-                return self.decoder.make().inspect_err(|_| self.lose());
+                return self.maker.make().inspect_err(|_| self.lose());
             }
             kept = self.back.wait(kept).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
+    /// Takes one more where that waits for nothing: who has one already must not wait for another.
+    pub fn take_free(&self) -> Result<Option<M::State>, Refusal> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.idle.front().is_some_and(M::is_settled) {
+            return Ok(kept.idle.pop_front());
+        }
+        if kept.made >= self.most {
+            return Ok(None);
+        }
+        kept.made += 1;
+        drop(kept);
+        self.maker.make().map(Some).inspect_err(|_| self.lose())
+    }
+
     /// Gives it back.
-    pub fn give_back(&self, state: D::State) {
+    pub fn give_back(&self, state: M::State) {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).idle.push_back(state);
         self.back.notify_one();
     }
@@ -102,7 +116,7 @@ mod tests {
     #[derive(Default)]
     struct Counter(AtomicUsize);
 
-    impl Decoder for Counter {
+    impl Maker for Counter {
         type State = (usize, bool);
 
         fn make(&self) -> Result<Self::State, Refusal> {
@@ -121,7 +135,8 @@ mod tests {
         let second = states.take().unwrap();
         assert_eq!(second.0, 1, "the first one is still at work");
         states.give_back((1, true));
-        // The oldest is waited for when there are enough.
+        // The oldest is waited for when there are enough, but not by one who need not.
+        assert_eq!(states.take_free().unwrap(), None);
         assert_eq!(states.take().unwrap().0, 0);
         assert_eq!(states.take().unwrap().0, 1);
     }

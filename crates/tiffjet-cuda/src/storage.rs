@@ -88,7 +88,7 @@ pub fn download(gpu: &Gpu, stream: &Stream, address: u64, out: &mut [u8]) -> Res
         if waiting.len() == AHEAD {
             land(gpu, &mut waiting)?;
         }
-        let mut slot = gpu.ring.take()?;
+        let mut slot = slot(gpu, &mut waiting)?;
         let copied = stream
             .download(address + (i * SLOT) as u64, &mut slot.memory, piece.len())
             .and_then(|()| slot.copied(stream));
@@ -102,6 +102,17 @@ pub fn download(gpu: &Gpu, stream: &Stream, address: u64, out: &mut [u8]) -> Res
         }
     }
     outcome
+}
+
+/// A slot for one copy more. Where there is none, those that are waited for go back first.
+fn slot(gpu: &Gpu, waiting: &mut VecDeque<(Slot, &mut [u8])>) -> Result<Slot, Failure> {
+    while !waiting.is_empty() {
+        if let Some(slot) = gpu.ring.take_free()? {
+            return Ok(slot);
+        }
+        land(gpu, waiting)?;
+    }
+    gpu.ring.take()
 }
 
 /// Takes the oldest copy out of its slot.

@@ -258,3 +258,34 @@ fn child_good() {
     let refused = cuda.read_into(&[job], Destination::Host(&mut [0; 10]), &ReadOptions::default());
     assert!(matches!(refused, Err(Error::InvalidArgument { .. })));
 }
+
+#[test]
+fn many_copies_to_the_host_at_once_do_not_wait_for_each_other() {
+    fake::child("child_copies", &[]);
+}
+
+#[test]
+#[ignore = "in a process with the fake driver"]
+fn child_copies() {
+    // More threads than there are slots for all that they would like to have on their way.
+    const THREADS: usize = 24;
+    let tiff = Tiff::new(4096, 5000).tile(1024, 1024);
+    let cuda = Cuda::new(0).unwrap();
+    let image = open("copies", tiff.build(&tiff.terrain(3)));
+    let tensor = image.read_on(&cuda, &Window::default()).unwrap();
+    let expected = bytes(&tensor);
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            let (tell, tensor, expected) = (tell.clone(), &tensor, &expected);
+            scope.spawn(move || tell.send(bytes(tensor) == *expected));
+        }
+        for _ in 0..THREADS {
+            // A scope waits for its threads: where they wait for each other, the process has to end.
+            match told.recv_timeout(std::time::Duration::from_secs(120)) {
+                Ok(same) => assert!(same),
+                Err(_) => std::process::abort(),
+            }
+        }
+    });
+}

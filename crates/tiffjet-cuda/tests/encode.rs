@@ -417,7 +417,8 @@ fn child_apart() {
                     true => RowsView::new(rows.mask().unwrap(), shape, DType::UInt8).unwrap(),
                     false => rows,
                 };
-                let job = EncodeJob { name: &name, rows: Rows::Host(rows), plan: image, first: row };
+                let fallback = Fallback::Allow;
+                let job = EncodeJob { name: &name, rows: Rows::Host(rows), plan: image, first: row, fallback };
                 let mut keep = |rows: EncodedRows<'_>| {
                     all.push(rows.into_owned());
                     Ok(())

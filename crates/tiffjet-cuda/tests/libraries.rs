@@ -7,8 +7,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fake::{count, read, timeline};
 use tiffjet::codec::{self, Plain, TileFormat};
+use tiffjet::sink::MemorySink;
 use tiffjet::source::{MemorySource, Source};
-use tiffjet::{Cpu, DType, Error, Fallback, Image, Io, OpenOptions, ReadOptions, Window};
+use tiffjet::{
+    Blocks, Cpu, DType, Error, Fallback, Image, Io, OpenOptions, Overviews, ReadOptions, RowsView, Window,
+    WriteOptions, Writer,
+};
 use tiffjet_cuda::{Cuda, Settings};
 use tiffjet_testkit::{Tiff, Value};
 
@@ -365,10 +369,23 @@ fn tables() -> Vec<u8> {
     codec::jpeg_tables(&codec::Settings::default(), &TileFormat::new(JPEG, (32, 32), 3, DType::UInt8))
 }
 
-/// A JPEG stream with a real head and a body that the fake takes; without tables, as in most TIFFs.
+/// A JPEG stream with a real head and a real scan, and pixels where the fake looks for them; without other tables, as in
+/// most TIFFs.
 fn jpeg_stream(rows: &[u8], width: u16, samples: usize, in_planes: bool) -> Vec<u8> {
     let height = (rows.len() / (usize::from(width) * samples)) as u16;
-    let mut out = vec![0xff, 0xd8, 0xff, 0xe0, 0, 4, b'J', b'F', 0xff, 0xc0];
+    let mut out = vec![0xff, 0xd8, 0xff, 0xe0, 0, 4, b'J', b'F'];
+    let pixels = if in_planes { planes(rows, samples, 1) } else { rows.to_vec() };
+    let mut tables = vec![3; 65];
+    tables[1..5].copy_from_slice(b"FAKE");
+    for part in pixels.chunks(64) {
+        tables.push(3);
+        tables.extend(part);
+        tables.resize(tables.len().next_multiple_of(65), 0);
+    }
+    out.extend([0xff, 0xdb]);
+    out.extend((tables.len() as u16 + 2).to_be_bytes());
+    out.extend(tables);
+    out.extend([0xff, 0xc0]);
     out.extend((8 + 3 * samples as u16).to_be_bytes());
     out.push(8);
     out.extend(height.to_be_bytes());
@@ -380,19 +397,18 @@ fn jpeg_stream(rows: &[u8], width: u16, samples: usize, in_planes: bool) -> Vec<
     out.push(samples as u8);
     (0..samples as u8).for_each(|i| out.extend([i, 0]));
     out.extend([0, 63, 0]);
-    out.extend(b"FAKE");
-    out.extend(if in_planes { planes(rows, samples, 1) } else { rows.to_vec() });
+    // Blocks of nothing in the codes of the standard, four of them in three bytes.
+    let blocks = usize::from(width.div_ceil(8)) * usize::from(height.div_ceil(8)) * samples;
+    assert!(blocks.is_multiple_of(4));
+    (0..blocks / 4).for_each(|_| out.extend([0b0010_1000, 0b1010_0010, 0b1000_1010]));
     out.extend([0xff, 0xd9]);
     out
 }
 
-/// A file for the fake; pixels of 255 would be markers.
+/// A file for the fake.
 fn jpeg(tiff: Tiff, width: u16, samples: usize, in_planes: bool) -> Tiff {
     let tag = Value::Undefined(tables());
-    tiff.tag(347, tag).compress_with(JPEG, move |rows| {
-        let rows: Vec<u8> = rows.iter().map(|&v| v.min(254)).collect();
-        jpeg_stream(&rows, width, samples, in_planes)
-    })
+    tiff.tag(347, tag).compress_with(JPEG, move |rows| jpeg_stream(rows, width, samples, in_planes))
 }
 
 #[test]
@@ -413,7 +429,7 @@ fn child_jpeg() {
     for (tiff, samples, in_planes) in
         [(tiled(3).photometric(6), 3, false), (tiled(3).photometric(2), 3, true), (tiled(1), 1, true)]
     {
-        let expected: Vec<u8> = pixels(&tiff.clone().photometric(1), 3).into_iter().map(|v| v.min(254)).collect();
+        let expected = pixels(&tiff.clone().photometric(1), 3);
         let tiff = jpeg(tiff, 32, samples, in_planes);
         let (found, report) = read(&open(tiff.build(&tiff.terrain(3))), &cuda, &FORBID).unwrap();
         assert!(found == expected, "{samples} samples");
@@ -436,7 +452,7 @@ fn many_tiles_of_jpeg_are_several_batches_with_one_pool() {
 #[ignore = "in a process with the fake libraries"]
 fn child_many_jpegs() {
     let plain = Tiff::new(400, 400).tile(16, 16);
-    let expected: Vec<u8> = pixels(&plain, 3).into_iter().map(|v| v.min(254)).collect();
+    let expected = pixels(&plain, 3);
     let tiff = jpeg(plain, 16, 1, true);
     let (found, _) = read(&open(tiff.build(&tiff.terrain(3))), &Cuda::new(0).unwrap(), &FORBID).unwrap();
     assert!(found == expected);
@@ -464,4 +480,239 @@ fn child_real_jpeg() {
     let (found, report) = read(&image, &Cuda::new(0).unwrap(), &ReadOptions::default()).unwrap();
     assert_eq!(found, host.bytes().unwrap());
     assert!(report.fallbacks[0].starts_with("12 tiles of jpeg decoded on the host"), "{:?}", report.fallbacks);
+}
+
+/// What is pushed, and what it is written as.
+struct Written {
+    pixels: Vec<u8>,
+    file: Vec<u8>,
+    report: tiffjet::Report,
+}
+
+fn options(codec: &str, shape: [usize; 3], dtype: DType) -> WriteOptions {
+    let mut options = WriteOptions::new(shape, dtype);
+    options.compression = codec.into();
+    options.blocks = Blocks::Tiles { width: 32, height: 32 };
+    options.fallback = Fallback::Forbid;
+    options
+}
+
+fn write(cuda: &Cuda, options: &WriteOptions) -> Result<Written, Error> {
+    let [bands, height, width] = options.shape;
+    // The first tile has nothing but zeros.
+    let value = |i: usize| {
+        let pixel = i / options.dtype.size() % (height * width);
+        let empty = pixel / width < 32 && pixel % width < 32;
+        if empty { 0 } else { (i * 7 + i / width * 3) as u8 }
+    };
+    let bytes = (0..bands * height * width * options.dtype.size()).map(value);
+    let pixels: Vec<u8> = bytes.collect();
+    let sink = MemorySink::new();
+    let mut writer = Writer::create_on(Arc::new(cuda.clone()), Box::new(sink.clone()), options)?;
+    writer.push(&RowsView::new(&pixels, options.shape, options.dtype).unwrap())?;
+    let report = writer.finish()?.report;
+    Ok(Written { pixels, file: sink.take().unwrap(), report })
+}
+
+/// The bytes of all tiles of a file.
+fn tiles(file: &[u8]) -> Vec<Vec<u8>> {
+    let image = open(file.to_vec());
+    let plan = image.plan(&Window::default()).unwrap();
+    plan.tiles().iter().map(|tile| file[tile.range.start as usize..tile.range.end as usize].to_vec()).collect()
+}
+
+/// The segments of the tables of the host codec, in hexadecimal digits.
+fn table_digits(settings: &codec::Settings, samples: u16) -> String {
+    let mut format = TileFormat::new(JPEG, (32, 32), samples, DType::UInt8);
+    (format.photometric, format.subsampling) = if samples == 3 { (6, (2, 2)) } else { (1, (1, 1)) };
+    let tables = codec::jpeg_tables(settings, &format);
+    tables[2..tables.len() - 2].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Whether a tile has tables but those that the fake has its pixels in.
+fn has_tables(tile: &[u8]) -> bool {
+    let mut at = 2;
+    while tile[at + 1] != 0xda {
+        let length = usize::from(u16::from_be_bytes([tile[at + 2], tile[at + 3]]));
+        if tile[at + 1] == 0xc4 || tile[at + 1] == 0xdb && tile[at + 4] != 3 {
+            return true;
+        }
+        at += 2 + length;
+    }
+    false
+}
+
+#[test]
+fn jpeg_is_encoded_by_the_library_and_its_tables_stand_in_the_file_once() {
+    let (usual, other) = (codec::Settings::default(), codec::Settings { quality: Some(30), ..Default::default() });
+    for (samples, name) in [(3, "pixels"), (1, "planes")] {
+        let [usual, other] = [&usual, &other].map(|settings| table_digits(settings, samples));
+        timeline("child_encoded_jpeg", &[("FAKELIB_TABLES", &usual), ("OWN", ""), ("SHAPES", name)]);
+        // Tables that are not those of the file stay with their tile.
+        timeline("child_encoded_jpeg", &[("FAKELIB_TABLES", &other), ("OWN", "1"), ("SHAPES", name)]);
+    }
+}
+
+#[test]
+#[ignore = "in a process with the fake libraries"]
+fn child_encoded_jpeg() {
+    let cuda = Cuda::new(0).unwrap();
+    let own = !std::env::var("OWN").unwrap().is_empty();
+    let shapes = match std::env::var("SHAPES").unwrap().as_str() {
+        "pixels" => [([3, 90, 100], false, false), ([3, 200, 230], false, true)],
+        _ => [([1, 90, 100], false, true), ([3, 90, 100], true, false)],
+    };
+    for (shape, planar, sparse) in shapes {
+        let mut options = options("jpeg", shape, DType::UInt8);
+        (options.planar, options.sparse) = (planar, sparse);
+        let written = write(&cuda, &options).unwrap();
+        let (found, _) = read(&open(written.file.clone()), &cuda, &FORBID).unwrap();
+        assert!(found == written.pixels, "{shape:?}");
+        assert_eq!(written.report.routes, [("jpeg on cuda:0 by nvJPEG".to_owned(), written.report.tiles)]);
+        assert_eq!(written.report.fallbacks, [""; 0]);
+        assert_eq!(written.report.sparse, usize::from(sparse));
+        let tiles = tiles(&written.file);
+        assert!(tiles.iter().skip(1).all(|tile| has_tables(tile) == own), "{shape:?}");
+        assert!(tiles.iter().all(|tile| !tile.windows(4).any(|word| word == b"JFIF")), "colours are the file's matter");
+    }
+}
+
+#[test]
+fn jpeg2000_is_encoded_by_the_library() {
+    timeline("child_encoded_jpeg2000", &[]);
+}
+
+#[test]
+#[ignore = "in a process with the fake libraries"]
+fn child_encoded_jpeg2000() {
+    let cuda = Cuda::new(0).unwrap();
+    for (bands, dtype) in [
+        (1, DType::UInt8),
+        (2, DType::UInt8),
+        (3, DType::UInt8),
+        (4, DType::UInt8),
+        (3, DType::UInt16),
+        (1, DType::Int16),
+    ] {
+        for strips in [false, true] {
+            let mut options = options("jpeg2000", [bands, 90, 100], dtype);
+            if strips {
+                options.blocks = Blocks::Strips { rows: Some(7) };
+            }
+            options.overviews = Overviews::Factors(vec![2]);
+            let written = write(&cuda, &options).unwrap();
+            let image = open(written.file);
+            assert!(read(&image, &cuda, &FORBID).unwrap().0 == written.pixels, "{bands} bands of {dtype}");
+            // Strips of an overview are narrower.
+            let window = Window { level: 1, ..Window::default() };
+            image.read_with(&cuda, &window, &FORBID).unwrap();
+            assert_eq!(written.report.routes, [("jpeg2000 on cuda:0 by nvJPEG2000".to_owned(), written.report.tiles)]);
+        }
+    }
+    // Bytes with a sign are nothing that the library knows.
+    let mut signed = options("jpeg2000", [1, 90, 100], DType::Int8);
+    let error = write(&cuda, &signed).err().unwrap().to_string();
+    assert!(error.contains("nvJPEG2000 does not take their pixels"), "{error}");
+    signed.fallback = Fallback::Allow;
+    assert_eq!(write(&cuda, &signed).unwrap().report.fallbacks.len(), 1);
+}
+
+#[test]
+fn jpeg2000_comes_to_the_size_that_was_asked_for() {
+    let timeline = timeline("child_sized", &[]);
+    let encodes = count(&timeline, "nvjpeg2kEncode");
+    assert!((12..12 * 5 * 4).contains(&encodes), "{encodes} encodes of 48 tiles");
+}
+
+#[test]
+#[ignore = "in a process with the fake libraries"]
+fn child_sized() {
+    let cuda = Cuda::new(0).unwrap();
+    for quality in [10, 25, 40, 55] {
+        let mut options = options("jpeg2000", [3, 250, 350], DType::UInt8);
+        options.blocks = Blocks::Tiles { width: 128, height: 128 };
+        options.settings.quality = Some(quality);
+        let target = 128 * 128 * 3 * usize::from(quality) / 100;
+        for tile in tiles(&write(&cuda, &options).unwrap().file) {
+            assert!((target * 9 / 10..=target).contains(&tile.len()), "{} of {target}", tile.len());
+        }
+    }
+}
+
+#[test]
+fn tiles_that_the_library_does_not_encode_go_to_the_host_and_the_report_says_so() {
+    for (codec, rule) in [("jpeg", "nvjpegEncodeImage=4@3"), ("jpeg2000", "nvjpeg2kEncodeRetrieveBitstream=6@4")] {
+        timeline("child_not_encoded", &[("CODEC", codec), ("FAKELIB_FAIL", rule), ("REFUSED", "1")]);
+    }
+    timeline("child_not_encoded", &[("CODEC", "jpeg2000"), ("FAKELIB_FAIL", "nvjpeg2kEncode=4"), ("REFUSED", "12")]);
+    // No state, no encoder: known before the first tile.
+    for rule in ["nvjpeg2kEncoderCreateSimple=7", "nvjpeg2kEncodeStateCreate=7"] {
+        timeline("child_not_encoded", &[("CODEC", "jpeg2000"), ("FAKELIB_FAIL", rule), ("REFUSED", "12")]);
+    }
+}
+
+#[test]
+#[ignore = "in a process with the fake libraries"]
+fn child_not_encoded() {
+    let cuda = Cuda::new(0).unwrap();
+    let codec = std::env::var("CODEC").unwrap();
+    let refused: usize = std::env::var("REFUSED").unwrap().parse().unwrap();
+    let mut options = options(&codec, [3, 90, 100], DType::UInt8);
+    options.fallback = Fallback::Allow;
+    let written = write(&cuda, &options).unwrap();
+    let [why] = &written.report.fallbacks[..] else { panic!("{:?}", written.report) };
+    assert!(why.contains(&codec) && why.contains("nvj"), "{why}");
+    let on_host = written.report.routes.iter().find(|(route, _)| route.ends_with("on the host"));
+    assert_eq!(on_host.map(|(_, count)| *count), Some(refused), "{:?}", written.report.routes);
+    // The host's tiles are whole: those of the fake are the rest.
+    let tiles = tiles(&written.file);
+    let fakes = tiles.iter().filter(|tile| tile.windows(4).any(|word| word == b"FAKE")).count();
+    assert_eq!(fakes, 12 - refused);
+    if refused == 12 {
+        options.fallback = Fallback::Forbid;
+        let error = write(&cuda, &options).err().unwrap().to_string();
+        assert!(error.contains(&format!("encoding {codec} on the GPU")), "{error}");
+    }
+}
+
+#[test]
+fn states_are_kept_from_write_to_write_and_nobody_waits_for_the_device() {
+    let timeline =
+        timeline("child_encoded_twice", &[("FAKELIB_TABLES", &table_digits(&codec::Settings::default(), 3))]);
+    assert_eq!(count(&timeline, "nvjpegEncodeImage"), 2 * 289);
+    let states = count(&timeline, "take 34567");
+    assert!((1..=32).contains(&states), "{states} states");
+    let first = timeline.iter().position(|line| line == "again").unwrap();
+    assert!(timeline[first..].iter().all(|line| line != "take 34567"), "the second write has what the first had");
+    // One piece of memory for each write.
+    assert_eq!(count(&timeline, "take") - states, 2, "{timeline:?}");
+    // Lanes are waited for when they are given back, states for their own work alone.
+    assert!(count(&timeline, "wait for stream") <= 2 * 5, "{timeline:?}");
+}
+
+#[test]
+#[ignore = "in a process with the fake libraries"]
+fn child_encoded_twice() {
+    let cuda = Cuda::new(0).unwrap();
+    let options = options("jpeg", [3, 540, 540], DType::UInt8);
+    let once = write(&cuda, &options).unwrap().file;
+    let path = std::env::var("FAKECUDA_TIMELINE").unwrap();
+    let mut timeline = std::fs::OpenOptions::new().append(true).open(path).unwrap();
+    std::io::Write::write_all(&mut timeline, b"again\n").unwrap();
+    assert!(write(&cuda, &options).unwrap().file == once, "the same pixels, the same file");
+}
+
+#[test]
+fn memory_that_an_encoder_is_refused_is_named() {
+    timeline("child_encoder_without_memory", &[("FAKECUDA_FAIL", "cuMemAllocFromPoolAsync=2@2")]);
+}
+
+#[test]
+#[ignore = "in a process with the fake libraries"]
+fn child_encoder_without_memory() {
+    let cuda = Cuda::new(0).unwrap();
+    let options = options("jpeg", [3, 90, 100], DType::UInt8);
+    let error = write(&cuda, &options).err().unwrap().to_string();
+    assert!(error.contains("cuMemAllocFromPoolAsync failed with 2"), "{error}");
+    write(&cuda, &options).unwrap();
 }

@@ -12,7 +12,9 @@ use emulated::Emulated;
 use emulated::streams::Random;
 use tiffjet::backend::EncodeJob;
 use tiffjet::codec::Encoded;
-use tiffjet::{Backend, Blocks, Cpu, DType, LevelPlan, Nodata, Prediction, RowsView, WriteOptions, WritePlan};
+use tiffjet::{
+    Backend, Blocks, Cpu, DType, Fallback, LevelPlan, Nodata, Prediction, RowsView, WriteOptions, WritePlan,
+};
 use write::{PACK_ANY, PackFormat, PackTile, Strided, collect_copy};
 
 static KERNELS: LazyLock<Emulated> = LazyLock::new(|| Emulated::build("pack"));
@@ -85,7 +87,7 @@ fn packed(plan: &LevelPlan, rows: &RowsView<'_>) -> Vec<Option<Vec<u8>>> {
     let name = Arc::from("packed");
     let cpu = Cpu::new(1).unwrap();
     let mut tiles = Vec::new();
-    let job = EncodeJob { name: &name, rows: rows.into(), plan, first: 0 };
+    let job = EncodeJob { name: &name, rows: rows.into(), plan, first: 0, fallback: Fallback::Allow };
     cpu.encode(&job, &mut |encoded| {
         for bytes in encoded.tiles {
             if bytes.is_empty() {

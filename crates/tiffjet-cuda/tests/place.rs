@@ -2,6 +2,7 @@
 
 mod emulated;
 
+use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use emulated::Emulated;
@@ -179,6 +180,9 @@ fn decoded(plan: &ReadPlan, file: &[u8], tile: &TileRead) -> Vec<u8> {
 /// Runs the kernels that the rule names, and `place_any`, over all cases.
 fn check(cases: &[Case]) {
     static KERNELS: LazyLock<Emulated> = LazyLock::new(|| Emulated::build("place"));
+    if let Some(folder) = std::env::var_os("TIFFJET_SEEDS") {
+        write_seeds(cases, Path::new(&folder));
+    }
     for (seed, any) in [(0u64, false), (7, false), (1, true)] {
         let mut input = seed.to_le_bytes().to_vec();
         input.extend((cases.len() as u32).to_le_bytes());
@@ -195,6 +199,18 @@ fn check(cases: &[Case]) {
             assert!(wrong.is_none(), "{}: byte {wrong:?}, seed {seed}, {:?}", case.name, case.format);
         }
         assert!(rest.is_empty());
+    }
+}
+
+/// Every so many cases as an input of its own: what fuzzing of the kernels begins with.
+fn write_seeds(cases: &[Case], folder: &Path) {
+    std::fs::create_dir_all(folder).unwrap();
+    for (number, case) in cases.iter().enumerate().filter(|(number, _)| number.is_multiple_of(7)) {
+        for entry in [ANY.to_owned(), case.format.entry()] {
+            let mut input = [&0u64.to_le_bytes()[..], &1u32.to_le_bytes()].concat();
+            case.write(&mut input, &entry, number as u32);
+            std::fs::write(folder.join(format!("{entry}-{}-{number}", cases.len())), input).unwrap();
+        }
     }
 }
 

@@ -77,14 +77,13 @@ fn child_codecs() {
 }
 
 #[test]
-fn all_reads_are_submitted_before_anybody_waits() {
+fn reads_do_not_wait_for_each_other_nor_for_the_device() {
     let timeline = timeline("child_structure", &[]);
-    let submits = count(&timeline, "cuFileReadAsync");
-    assert!(submits >= 256, "{submits} at once");
-    let last = timeline.iter().rposition(|line| line == "cuFileReadAsync").unwrap();
-    let first_wait = timeline.iter().position(|line| line.starts_with("wait")).unwrap();
-    assert!(last < first_wait, "interleaved: {timeline:?}");
-    assert_eq!(count(&timeline, "wait"), 1, "{timeline:?}");
+    let reads = count(&timeline, "cuFileRead");
+    assert!(reads >= 256, "{reads} reads");
+    assert_eq!(count(&timeline, "wait for stream"), 1, "{timeline:?}");
+    // Where the memory of a lane is free from the beginning, its reads wait for that once.
+    assert!(count(&timeline, "wait for event") <= 8, "{timeline:?}");
     // The pixels, and one buffer for all that is read, registered.
     assert_eq!(count(&timeline, "take"), 2, "{timeline:?}");
     assert_eq!(count(&timeline, "register"), 1);
@@ -127,7 +126,7 @@ fn child_twice() {
 
 #[test]
 fn reads_that_come_short_or_are_refused_are_done_by_the_host_and_the_report_says_so() {
-    for rule in ["FAKELIB_SHORT=1", "FAKELIB_SHORT=3", "FAKELIB_FAIL=cuFileReadAsync=5030@2"] {
+    for rule in ["FAKELIB_SHORT=1", "FAKELIB_SHORT=3", "FAKELIB_FAIL=cuFileRead=5030@2"] {
         let (name, value) = rule.split_once('=').unwrap();
         for codec in ["none", "deflate"] {
             timeline("child_short", &[(name, value), ("CODEC", codec)]);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use tiffjet::{Backend, Cpu, Device, Error, Result};
-use tiffjet_cuda::Cuda;
+use tiffjet_cuda::{Cuda, Settings};
 
 use crate::error::raise;
 
@@ -65,6 +65,23 @@ pub fn stream_handle(stream: &Bound<'_, PyAny>) -> PyResult<usize> {
     }
     let (_version, handle): (u32, usize) = stream.call_method0("__cuda_stream__")?.extract()?;
     Ok(handle)
+}
+
+/// A part of a device's memory that a read of many windows may use beside its result, where nobody says.
+const SHARE: u64 = 32;
+/// The part of that which one group of tiles may take as it comes from the files: all groups are on the device at once
+/// then, and none waits for another, which takes as long as the slowest tile.
+const GROUPS: u64 = 32;
+
+/// The backend of a read of many windows, which may use so many bytes of a device beside its result.
+pub fn for_many(argument: &Bound<'_, PyAny>, memory: Option<u64>) -> PyResult<Arc<dyn Backend>> {
+    let backend = chosen(argument)?;
+    let Some(id) = backend.name().strip_prefix("cuda:").and_then(|id| id.parse().ok()) else { return Ok(backend) };
+    let cuda = Cuda::new(id).map_err(raise)?;
+    let usual = *cuda.settings();
+    let budget = memory.unwrap_or_else(|| usual.budget.max(cuda.device().memory / SHARE));
+    let group = usual.group.max(budget / GROUPS);
+    Ok(Arc::new(cuda.with(Settings { budget, group, ..usual })))
 }
 
 /// An error when a device can't be had.

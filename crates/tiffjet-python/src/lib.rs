@@ -5,6 +5,7 @@ mod capsule;
 mod crs;
 mod device;
 mod doctor;
+mod encoder;
 mod error;
 mod image;
 mod interrupt;
@@ -24,6 +25,7 @@ fn _tiffjet(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     error::add_to(m)?;
     m.add_class::<crs::Crs>()?;
+    m.add_class::<encoder::Encoder>()?;
     m.add_class::<image::Image>()?;
     m.add_class::<image::Level>()?;
     m.add_class::<report::Report>()?;
@@ -33,6 +35,7 @@ fn _tiffjet(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(image::open, m)?)?;
     m.add_function(wrap_pyfunction!(image::reopen, m)?)?;
     m.add_function(wrap_pyfunction!(many::read_many, m)?)?;
+    m.add_function(wrap_pyfunction!(many::read_phases, m)?)?;
     m.add_function(wrap_pyfunction!(validate::validate, m)?)?;
     m.add_function(wrap_pyfunction!(device::check, m)?)?;
     m.add_function(wrap_pyfunction!(doctor::codecs, m)?)?;

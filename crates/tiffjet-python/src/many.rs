@@ -9,8 +9,10 @@ use tiffjet::{
     Backend, DType, Destination, Error, Frame, HostBuffer, Image, Nodata, ReadJob, ReadOptions, ReadPlan, Report,
     Result, Storage, Tensor, Window,
 };
+use tiffjet_cuda::Cuda;
 
 use crate::device;
+use crate::error::raise;
 use crate::image;
 use crate::interrupt::run;
 use crate::tensor;
@@ -28,7 +30,8 @@ struct Wanted {
 /// Reads windows of one size: a `Tensor` with axes (n, band, y, x). An item is an open image with a rectangle, or None
 /// with the reason why it could not be opened.
 #[pyfunction]
-#[pyo3(name = "_read_many", signature = (items, bands, level, device, pad, fill))]
+#[allow(clippy::too_many_arguments)] // keywords of Python
+#[pyo3(name = "_read_many", signature = (items, bands, level, device, pad, fill, memory=None))]
 pub fn read_many(
     py: Python<'_>,
     items: Vec<(Bound<'_, PyAny>, Rectangle)>,
@@ -37,17 +40,32 @@ pub fn read_many(
     device: &Bound<'_, PyAny>,
     pad: Option<&Bound<'_, PyAny>>,
     fill: bool,
+    memory: Option<u64>,
 ) -> PyResult<tensor::Tensor> {
-    let backend = device::chosen(device)?;
-    let items: PyResult<Vec<Wanted>> = items.iter().map(wanted).collect();
-    let items = items?;
-    let Some(first) = items.iter().find_map(|item| item.image.as_ref()) else {
-        return Err(PyValueError::new_err("read_many: none of the files can be opened"));
-    };
-    let dtype = first.dtype();
-    let pad = pad.map(|pad| pad_bytes(pad, dtype)).transpose()?;
-    let batch = Batch { bands, level, dtype, pad, fill };
+    let backend = device::for_many(device, memory)?;
+    let (batch, items) = Batch::new(&items, bands, level, pad, fill)?;
     run(py, || batch.read(&*backend, &items)).map(tensor::Tensor::new)
+}
+
+/// Milliseconds of each phase of such a read alone: from the files to page-locked memory, from there to the GPU, decoding.
+/// What the read takes when all of them overlap is the longest.
+#[pyfunction]
+#[pyo3(name = "_read_phases", signature = (items, bands, level, device, pad))]
+pub fn read_phases(
+    py: Python<'_>,
+    items: Vec<(Bound<'_, PyAny>, Rectangle)>,
+    bands: Option<Vec<u16>>,
+    level: usize,
+    device: u16,
+    pad: Option<&Bound<'_, PyAny>>,
+) -> PyResult<(f64, f64, f64)> {
+    let cuda = Cuda::new(device.into()).map_err(raise)?;
+    let (batch, items) = Batch::new(&items, bands, level, pad, false)?;
+    let phases = run(py, || {
+        let plans = items.iter().map(|item| batch.plan(item)).collect::<Result<Vec<_>>>()?;
+        cuda.phases(&batch.jobs(&items, plans.iter().map(Some))?)
+    })?;
+    Ok((phases.fetch, phases.copy, phases.kernels))
 }
 
 fn wanted((object, rectangle): &(Bound<'_, PyAny>, Rectangle)) -> PyResult<Wanted> {
@@ -84,6 +102,37 @@ struct Batch {
 }
 
 impl Batch {
+    fn new(
+        items: &[(Bound<'_, PyAny>, Rectangle)],
+        bands: Option<Vec<u16>>,
+        level: usize,
+        pad: Option<&Bound<'_, PyAny>>,
+        fill: bool,
+    ) -> PyResult<(Self, Vec<Wanted>)> {
+        let items = items.iter().map(wanted).collect::<PyResult<Vec<Wanted>>>()?;
+        let Some(first) = items.iter().find_map(|item| item.image.as_ref()) else {
+            return Err(PyValueError::new_err("read_many: none of the files can be opened"));
+        };
+        let dtype = first.dtype();
+        let pad = pad.map(|pad| pad_bytes(pad, dtype)).transpose()?;
+        Ok((Self { bands, level, dtype, pad, fill }, items))
+    }
+
+    /// What is to be read, of windows that could be planned.
+    fn jobs<'a>(
+        &self,
+        items: &'a [Wanted],
+        plans: impl Iterator<Item = Option<&'a ReadPlan>>,
+    ) -> Result<Vec<ReadJob<'a>>> {
+        let mut jobs = Vec::new();
+        for (item, plan) in items.iter().zip(plans) {
+            if let (Some(image), Some(plan)) = (&item.image, plan) {
+                jobs.push(ReadJob { source: &**image.level(self.level)?.source(), plan });
+            }
+        }
+        Ok(jobs)
+    }
+
     fn read(&self, backend: &dyn Backend, items: &[Wanted]) -> Result<Tensor> {
         let plans: Vec<Result<ReadPlan>> = items.iter().map(|item| self.plan(item)).collect();
         let blank = self.pad.clone().unwrap_or_else(|| vec![0; self.dtype.size()]);
@@ -92,12 +141,7 @@ impl Batch {
         if let (false, Some(error)) = (self.fill, troubles.iter().flatten().next()) {
             return Err(error.clone());
         }
-        let mut jobs = Vec::new();
-        for (item, plan) in items.iter().zip(&plans) {
-            if let (Some(image), Ok(plan)) = (&item.image, plan) {
-                jobs.push(ReadJob { source: &**image.level(self.level)?.source(), plan });
-            }
-        }
+        let jobs = self.jobs(items, plans.iter().map(|plan| plan.as_ref().ok()))?;
         if let (true, Some(error)) = (jobs.is_empty(), troubles.iter().flatten().next()) {
             return Err(error.clone()); // nothing says how large a window is
         }

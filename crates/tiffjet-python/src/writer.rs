@@ -18,6 +18,7 @@ use crate::buffer::Bytes;
 use crate::capsule::{device_of, lend};
 use crate::crs::Crs;
 use crate::device;
+use crate::encoder::from_bytes;
 use crate::error::raise;
 use crate::interrupt::run;
 use crate::report::Report;
@@ -93,16 +94,13 @@ impl Writer {
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         let py = dst.py();
-        let dtype =
-            DType::from_name(dtype).ok_or_else(|| PyValueError::new_err(format!("dtype: {dtype} can't be written")))?;
-        let mut chosen = Options::new([shape.0, shape.1, shape.2], dtype);
-        for (name, value) in options.into_iter().flat_map(|options| options.iter()) {
-            chosen.set(&name.extract::<String>()?, &value)?;
-        }
+        let (dtype, mut chosen) = self::options(shape, dtype, options)?;
         let name = destination(dst)?;
+        let encoded = chosen.encoded;
         let remote = Remote::new(std::mem::take(&mut chosen.storage_options)).map_err(raise)?;
         let (options, place) = chosen.finish(&name)?;
-        let (backend, gpu) = device::encoder(&place).map_err(raise)?;
+        // Who takes tiles alone needs no device for them.
+        let (backend, gpu) = device::encoder(if encoded { "cpu" } else { &place }).map_err(raise)?;
         // What can't be written is refused before a file is begun.
         let plan = tiffjet::WritePlan::new(&name.as_str().into(), &options).map_err(raise)?;
         let floor = plan.levels.iter().fold(0u64, |sum, level| {
@@ -110,7 +108,10 @@ impl Writer {
         });
         let tile_rows = plan.levels[0].format.height;
         let sink = sink(dst, &name, &remote)?;
-        let inner = run(py, || tiffjet::Writer::create_on(backend, sink, &options))?;
+        let inner = run(py, || match encoded {
+            true => tiffjet::Writer::collect(sink, &options),
+            false => tiffjet::Writer::create_on(backend, sink, &options),
+        })?;
         Ok(Self { name, shape, tile_rows, floor, dtype, gpu, inner: Mutex::new(Some(inner)) })
     }
 
@@ -138,6 +139,20 @@ impl Writer {
         let view =
             view.ok_or_else(|| PyValueError::new_err("rows: pixels or mask have another size than whole rows"))?;
         self.take(py, (&view).into())
+    }
+
+    /// Takes tiles that an `Encoder` with the same options made, in any order, instead of rows.
+    fn append(&self, py: Python<'_>, tiles: Vec<Appended<'_>>) -> PyResult<()> {
+        for (level, mask, plane, row, col, lengths, data) in &tiles {
+            let data = Bytes::of(data)?;
+            let rows = from_bytes((*level, *mask, *plane, *row, *col), lengths, data.get());
+            let rows = rows.ok_or_else(|| PyValueError::new_err("tiles: their lengths are not those of the bytes"))?;
+            run(py, || {
+                let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+                inner.as_mut().ok_or_else(|| self.closed())?.append(&rows)
+            })?;
+        }
+        Ok(())
     }
 
     /// All rows are there: lays the file out and shows it.
@@ -206,13 +221,33 @@ impl Write for FileObject {
     }
 }
 
+/// Tiles as an `Encoder` gives them, with their bytes in anything that has bytes.
+type Appended<'py> = (usize, bool, u16, u32, u32, Vec<usize>, Bound<'py, PyAny>);
+
+/// The keywords of an image.
+pub fn options(
+    shape: (usize, usize, usize),
+    dtype: &str,
+    keywords: Option<&Bound<'_, PyDict>>,
+) -> PyResult<(DType, Options)> {
+    let known = DType::from_name(dtype);
+    let dtype = known.ok_or_else(|| PyValueError::new_err(format!("dtype: {dtype} can't be written")))?;
+    let mut chosen = Options::new([shape.0, shape.1, shape.2], dtype);
+    for (name, value) in keywords.into_iter().flat_map(|keywords| keywords.iter()) {
+        chosen.set(&name.extract::<String>()?, &value)?;
+    }
+    Ok((dtype, chosen))
+}
+
 /// Keywords on their way to `WriteOptions`.
-struct Options {
+pub struct Options {
     options: WriteOptions,
     geo: Geo,
     crs: Option<tiffjet::geo::Crs>,
     device: String,
     storage_options: Vec<(String, String)>,
+    /// Tiles will come, and no rows.
+    encoded: bool,
 }
 
 impl Options {
@@ -223,6 +258,7 @@ impl Options {
             crs: None,
             device: "auto".into(),
             storage_options: Vec::new(),
+            encoded: false,
         }
     }
 
@@ -230,6 +266,7 @@ impl Options {
         let options = &mut self.options;
         match name {
             _ if value.is_none() => {}
+            "encoded" => self.encoded = value.extract()?,
             "device" => self.device = value.extract()?,
             "storage_options" => self.storage_options = value.extract()?,
             "compression" => options.compression = value.extract::<String>()?.to_ascii_lowercase(),
@@ -270,7 +307,7 @@ impl Options {
         Ok(())
     }
 
-    fn finish(self, name: &str) -> PyResult<(WriteOptions, String)> {
+    pub fn finish(self, name: &str) -> PyResult<(WriteOptions, String)> {
         let Self { mut options, mut geo, crs, device, .. } = self;
         if geo.gcps.is_empty() {
             geo.crs = crs

@@ -1,12 +1,13 @@
 //! What the tests of tiffjet stand on: files made on purpose, and a second opinion on what is in them.
 //!
-//! Only [`conformance()`] uses the crate `tiffjet`, to judge it. The [`naive`] decoder is the oracle of its CPU backend, so it shares no
+//! Only [`conformance()`] and [`fuzz`] use the crate `tiffjet`, to judge it. The [`naive`] decoder is the oracle of its CPU backend, so it shares no
 //! parser, layout, predictor or bit unpacking with it: plain, slow and easy to check by eye.
 //!
 //! * [`Tiff`] writes any TIFF a test may want from plain numbers ([`Pixels`]).
 //! * [`naive::decode`] reads it back.
 //! * [`matrix::cases`] are valid files of every kind, each with the pixels that must come out of it.
 //! * [`hostile::cases`] are files that try to hurt a reader.
+//! * [`fuzz::targets`] are what bytes of any kind are thrown at.
 //! * [`big::write`] makes a BigTIFF of a million tiles in a moment.
 //! * [`conformance()`] reads the matrix on any backend and compares.
 //!
@@ -29,6 +30,7 @@ mod builder;
 mod compression;
 pub mod conformance;
 mod field;
+pub mod fuzz;
 pub mod hostile;
 pub mod matrix;
 pub mod naive;

@@ -1,4 +1,4 @@
-//! Serves parts of the files below a folder over HTTP, from memory, to measure against.
+//! Serves parts of the files below a folder over HTTP, to measure against.
 //!
 //!     serve FOLDER PORT [DELAY_MS]
 

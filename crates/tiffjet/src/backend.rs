@@ -109,6 +109,8 @@ pub struct EncodeJob<'a> {
     pub plan: &'a LevelPlan,
     /// The tile row they begin with.
     pub first: u32,
+    /// Whether another route than the backend's own will do.
+    pub fallback: Fallback,
 }
 
 /// Compressed tiles of one tile row of one plane: the waist of writing. However rows came and wherever they were
@@ -170,4 +172,10 @@ pub trait Pipeline: Send {
 
     /// All rows were pushed: gives what is left, and tells what it took.
     fn finish(&mut self, emit: &mut Emit<'_>) -> Result<Report>;
+
+    /// Whether it makes tiles faster than files take them: what must wait is best in memory then, where nobody says how
+    /// much of it there is.
+    fn is_fast(&self) -> bool {
+        false
+    }
 }

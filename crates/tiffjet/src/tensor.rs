@@ -224,12 +224,29 @@ impl HostBuffer {
         Some(Self { memory: Some(Memory::take(length)?), length })
     }
 
+    /// Takes memory that goes back to the system and to no pool.
+    pub(crate) fn take_own(length: usize) -> Option<Self> {
+        Some(Self { memory: Some(Memory::take_own(length)?), length })
+    }
+
+    /// Takes several at once, side by side in memory that returns to the pool when the last of them is gone.
+    pub fn take_parts(lengths: &[usize]) -> Option<Vec<Self>> {
+        let parts = Memory::take_parts(lengths)?;
+        Some(std::iter::zip(parts, lengths).map(|(part, &length)| Self { memory: Some(part), length }).collect())
+    }
+
     /// The bytes, to be filled.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         match &mut self.memory {
             Some(memory) => &mut memory.bytes_mut()[..self.length],
             None => &mut [],
         }
+    }
+}
+
+impl AsMut<[u8]> for HostBuffer {
+    fn as_mut(&mut self) -> &mut [u8] {
+        self.bytes_mut()
     }
 }
 
@@ -268,11 +285,13 @@ use memory::Memory;
 mod memory {
     #![allow(unsafe_code)] // maps anonymous memory and gives it back
 
-    use super::{Mutex, PoisonError};
+    use super::{Arc, Mutex, PoisonError};
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
     /// Smaller buffers are left to the allocator.
     const SMALL: usize = 1 << 20;
+    /// Bytes of a huge page.
+    const HUGE: usize = 2 << 20;
     /// Bytes kept for later reads.
     const KEPT: usize = 512 << 20;
 
@@ -281,24 +300,79 @@ mod memory {
     pub(super) enum Memory {
         Small(Vec<u8>),
         Large(Mapping),
+        Own(Mapping),
+        Part(Part),
+    }
+
+    /// A part of a mapping that nobody else has.
+    pub(super) struct Part {
+        whole: Arc<Shared>,
+        at: usize,
+        length: usize,
+    }
+
+    /// A mapping whose parts have owners.
+    struct Shared(Option<Mapping>);
+
+    impl Part {
+        fn address(&self) -> *mut u8 {
+            let start = self.whole.0.as_ref().map_or(std::ptr::NonNull::dangling().as_ptr(), |m| m.address);
+            // `take_parts` laid it out inside the mapping.
+            start.wrapping_add(self.at)
+        }
+    }
+
+    impl Drop for Shared {
+        fn drop(&mut self) {
+            if let Some(mapping) = self.0.take() {
+                Memory::Large(mapping).give_back();
+            }
+        }
     }
 
     impl Memory {
         pub(super) fn take(length: usize) -> Option<Self> {
             if length < SMALL {
-                let mut bytes = Vec::new();
-                bytes.try_reserve_exact(length).ok()?;
-                bytes.resize(length, 0);
-                return Some(Self::Small(bytes));
+                return Self::small(length);
             }
             Mapping::reuse(length).or_else(|| Mapping::new(length)).map(Self::Large)
+        }
+
+        /// The same without the pool.
+        pub(super) fn take_own(length: usize) -> Option<Self> {
+            if length < HUGE { Self::small(length) } else { Mapping::new(length).map(Self::Own) }
+        }
+
+        fn small(length: usize) -> Option<Self> {
+            let mut bytes = Vec::new();
+            bytes.try_reserve_exact(length).ok()?;
+            bytes.resize(length, 0);
+            Some(Self::Small(bytes))
+        }
+
+        pub(super) fn take_parts(lengths: &[usize]) -> Option<Vec<Self>> {
+            let total = lengths.iter().try_fold(0usize, |sum, &length| sum.checked_add(length))?;
+            if total < SMALL {
+                return lengths.iter().map(|&length| Self::take(length)).collect();
+            }
+            let mapping = Mapping::reuse(total).or_else(|| Mapping::new(total))?;
+            let whole = Arc::new(Shared(Some(mapping)));
+            let mut next = 0;
+            let parts = lengths.iter().map(|&length| {
+                let at = next;
+                next += length;
+                Self::Part(Part { whole: whole.clone(), at, length })
+            });
+            Some(parts.collect())
         }
 
         pub(super) fn bytes(&self) -> &[u8] {
             match self {
                 Self::Small(bytes) => bytes,
                 // SAFETY: the mapping is readable, initialised (zero pages or old pixels) and lives as long as `self`.
-                Self::Large(m) => unsafe { std::slice::from_raw_parts(m.address, m.length) },
+                Self::Large(m) | Self::Own(m) => unsafe { std::slice::from_raw_parts(m.address, m.length) },
+                // SAFETY: the same; parts of a mapping do not overlap, and only the owner of a part can write to it.
+                Self::Part(p) => unsafe { std::slice::from_raw_parts(p.address(), p.length) },
             }
         }
 
@@ -306,7 +380,9 @@ mod memory {
             match self {
                 Self::Small(bytes) => bytes,
                 // SAFETY: as in `bytes`; the mapping is private and `self` is borrowed for writing.
-                Self::Large(m) => unsafe { std::slice::from_raw_parts_mut(m.address, m.length) },
+                Self::Large(m) | Self::Own(m) => unsafe { std::slice::from_raw_parts_mut(m.address, m.length) },
+                // SAFETY: as in `bytes`; `self` is the part's only owner and is borrowed for writing.
+                Self::Part(p) => unsafe { std::slice::from_raw_parts_mut(p.address(), p.length) },
             }
         }
 
@@ -332,7 +408,7 @@ mod memory {
 
     // SAFETY: a mapping is owned by one value at a time and can be used from any thread.
     unsafe impl Send for Mapping {}
-    // SAFETY: shared use only reads.
+    // SAFETY: shared use only reads, or writes to parts that have one owner each.
     unsafe impl Sync for Mapping {}
 
     impl Mapping {
@@ -344,31 +420,89 @@ mod memory {
             Some(pool.remove(best))
         }
 
+        /// A new one. Where it is large, it begins at a huge page and asks for such: there is less to look up.
         fn new(length: usize) -> Option<Self> {
-            const HUGE: usize = 2 << 20;
             let length = length.checked_next_multiple_of(4096)?;
+            let more = if length >= HUGE { HUGE } else { 0 };
+            let room = length.checked_add(more)?;
             // SAFETY: a new private mapping at an address of the system's choice touches no other memory.
             let address = unsafe {
                 mmap_anonymous(
                     std::ptr::null_mut(),
-                    length,
+                    room,
                     ProtFlags::READ | ProtFlags::WRITE,
                     MapFlags::PRIVATE | MapFlags::NORESERVE,
                 )
             }
             .ok()?;
-            if length >= 2 * HUGE {
-                // SAFETY: advice on the mapping just made; a refusal only costs speed.
-                let _ = unsafe { madvise(address, length, Advice::LinuxHugepage) };
+            let address: *mut u8 = address.cast();
+            if more == 0 {
+                return Some(Self { address, length });
             }
-            Some(Self { address: address.cast(), length })
+            let before = address.addr().next_multiple_of(HUGE) - address.addr();
+            let start = address.wrapping_add(before);
+            // SAFETY: what lies before and behind the part that is kept belongs to the mapping just made, and to nobody.
+            unsafe { unmap(address, before) };
+            // SAFETY: the same.
+            unsafe { unmap(start.wrapping_add(length), more - before) };
+            // SAFETY: advice on the mapping just made; a refusal only costs speed.
+            let _ = unsafe { madvise(start.cast(), length, Advice::LinuxHugepage) };
+            Some(Self { address: start, length })
+        }
+    }
+
+    /// Gives back a part of a mapping, of whole pages; none is fine.
+    ///
+    /// # Safety
+    /// It is mapped by `Mapping::new`, and nobody uses it any more.
+    unsafe fn unmap(address: *mut u8, length: usize) {
+        if length > 0 {
+            // SAFETY: as the caller promises.
+            let _ = unsafe { munmap(address.cast(), length) };
         }
     }
 
     impl Drop for Mapping {
         fn drop(&mut self) {
             // SAFETY: `new` mapped just this range, and its only owner is gone.
-            let _ = unsafe { munmap(self.address.cast(), self.length) };
+            unsafe { unmap(self.address, self.length) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_memory_are_apart_and_live_alone() {
+        for lengths in [&[][..], &[0, 5, 0], &[700_000, 3, 1 << 20, 4097], &[(4 << 20) + 1, 64]] {
+            let mut parts = HostBuffer::take_parts(lengths).unwrap();
+            for (part, byte) in parts.iter_mut().zip(1..) {
+                part.bytes_mut().fill(byte);
+            }
+            // The first goes, the others stay as they are.
+            let rest = parts.split_off(parts.len().min(1));
+            drop(parts);
+            for ((part, &length), byte) in rest.iter().zip(&lengths[lengths.len().min(1)..]).zip(2..) {
+                assert_eq!((part.length(), part.host().map(<[u8]>::len)), (length, Some(length)));
+                assert!(part.host().is_some_and(|bytes| bytes.iter().all(|&b| b == byte)), "{lengths:?}");
+            }
+        }
+        assert!(HostBuffer::take_parts(&[usize::MAX, 2]).is_none());
+    }
+
+    #[test]
+    fn large_memory_begins_at_a_huge_page() {
+        for (length, page) in [(1 << 20, 4096), (2 << 20, 2 << 20), ((5 << 20) + 1, 2 << 20)] {
+            let mut buffer = HostBuffer::take(length).unwrap();
+            assert_eq!(buffer.address() % page, 0, "{length} bytes");
+            buffer.bytes_mut().fill(7);
+        }
+        for length in [0, 100, (2 << 20) + 5] {
+            let mut buffer = HostBuffer::take_own(length).unwrap();
+            assert_eq!(buffer.bytes_mut().len(), length);
+            buffer.bytes_mut().fill(9);
         }
     }
 }

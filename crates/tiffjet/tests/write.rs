@@ -9,8 +9,8 @@ use tiffjet::sink::{FileSink, MemorySink, Patches, Sink, StreamSink};
 use tiffjet::source::MemorySource;
 use tiffjet::tiff::{Directory, Field, FieldType, Head, Header, tag};
 use tiffjet::{
-    Backend, BigTiff, Blocks, Cpu, DType, EncodedRows, Error, Image, Layout, Limits, Nodata, OpenOptions, Overviews,
-    Prediction, ReadPlan, Resampling, Result, RowsView, SampleKind, Window, WriteOptions, Writer,
+    Backend, BigTiff, Blocks, Cpu, DType, EncodedRows, Error, Fallback, Image, Layout, Limits, Nodata, OpenOptions,
+    Overviews, Prediction, ReadPlan, Resampling, Result, RowsView, SampleKind, Window, WriteOptions, Writer,
 };
 
 /// xorshift64: the tests need no better chance than this.
@@ -388,7 +388,8 @@ fn encoded(case: &Case) -> Vec<EncodedRows<'static>> {
             let tile = image.format.height as usize;
             let first = row as usize * tile;
             let rows = view.part(first, tile.min(to.1 - first));
-            let job = EncodeJob { name: &name, rows: (&rows).into(), plan: image, first: row };
+            let fallback = Fallback::Allow;
+            let job = EncodeJob { name: &name, rows: (&rows).into(), plan: image, first: row, fallback };
             let mut keep = |rows: EncodedRows<'_>| {
                 all.push(rows.into_owned());
                 Ok(())

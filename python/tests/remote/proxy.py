@@ -7,7 +7,9 @@ It prints the port it listens on (of the loopback) and then answers lines on std
 
     log             the requests since the last `clear`, in the order in which they came
     clear           forget them
-    latency 0.02    seconds between a request and its answer, for requests from now on
+    latency 0.02    seconds between a request and its answer, for requests from now on; and until a connection is made,
+                    for those that come after `hang-up`
+    hang-up         close all connections that wait for a request
     add NAME VALUE  a field of every answer that has none of this name
     fail 503 PATH   answer the next request of this path with this status, without asking the server
 
@@ -85,13 +87,18 @@ class Proxy:
         self.failures: dict[str, list[int]] = {}
         self.added: dict[str, str] = {}
         self.connections = 0
+        self.shakes_hands = False
+        self.waiting: set[asyncio.StreamWriter] = set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         number = self.connections
         up_reader, up_writer = await asyncio.open_connection(*self.upstream, limit=HEAD_LIMIT)
+        if self.shakes_hands:
+            # The system takes connections at once: what is said on them waits as long as a handshake would take.
+            await asyncio.sleep(self.latency)
         try:
-            while (request := await read_head(reader)) is not None:
+            while (request := await self.next_request(reader, writer)) is not None:
                 if not await self.exchange(request, number, reader, writer, up_reader, up_writer):
                     break
         except (ConnectionError, asyncio.IncompleteReadError):
@@ -99,6 +106,13 @@ class Proxy:
         finally:
             for end in (writer, up_writer):
                 end.close()
+
+    async def next_request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Head | None:
+        self.waiting.add(writer)
+        try:
+            return await read_head(reader)
+        finally:
+            self.waiting.discard(writer)
 
     async def exchange(self, request: Head, number: int, reader, writer, up_reader, up_writer) -> bool:
         """One request and its answer; whether the connection stays open."""
@@ -146,6 +160,10 @@ class Proxy:
             self.log = []
         elif verb == "latency":
             self.latency = float(arguments[0])
+        elif verb == "hang-up":
+            self.shakes_hands = True
+            for writer in self.waiting:
+                writer.close()
         elif verb == "add":
             self.added[arguments[0]] = arguments[1]
         elif verb == "fail":

@@ -72,6 +72,10 @@ class Proxy:
         """How long every request from now on waits for its answer."""
         self._ask(f"latency {seconds}")
 
+    def hang_up(self) -> None:
+        """Closes idle connections; new ones take as long as a request."""
+        self._ask("hang-up")
+
     def add(self, name: str, value: str) -> None:
         """A field that every answer has from now on, where the server leaves it out."""
         self._ask(f"add {name} {value}")

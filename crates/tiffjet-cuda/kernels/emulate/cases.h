@@ -5,6 +5,15 @@
 #include <cstdio>
 #include <memory>
 
+// Where input comes from and output goes to: the streams of the program, or memory where a fuzzer feeds it.
+#ifdef CASES_IN_MEMORY
+namespace memory_cases {
+void take(void* to, size_t n);
+void spoil(void* data, size_t n);
+void give(const void* from, size_t n);
+}  // namespace memory_cases
+#endif
+
 // Tiles of one run and their statuses, in memory as small as the contract of `Tile` allows, so that AddressSanitizer
 // sees a read or a write outside of it.
 struct Cases {
@@ -21,7 +30,27 @@ struct Cases {
     }
 
     static void bytes(void* to, size_t n) {
+#ifdef CASES_IN_MEMORY
+        memory_cases::take(to, n);
+#else
         if (n && fread(to, 1, n, stdin) != n) abort();
+#endif
+    }
+
+    // Bytes that may have any value: a fuzzer may change them.
+    static void data(void* to, size_t n) {
+        bytes(to, n);
+#ifdef CASES_IN_MEMORY
+        memory_cases::spoil(to, n);
+#endif
+    }
+
+    static void give(const void* from, size_t n) {
+#ifdef CASES_IN_MEMORY
+        memory_cases::give(from, n);
+#else
+        fwrite(from, 1, n, stdout);
+#endif
     }
 
     void read() {
@@ -36,7 +65,7 @@ struct Cases {
             u32 skew = i % 16;
             u8* in = take(16 + skew + size[0] + 32) + 16 + skew;
             memset(in - 16 - skew, 0xa5, 16 + skew + size[0] + 32);
-            bytes(in, size[0]);
+            data(in, size[0]);
             u8* out = take(size[1] + 16);
             memset(out, 0x5a, size[1] + 16);
             tiles.push_back(Tile{in, out, size[0], size[1], i, TILE_PLAIN});
@@ -45,8 +74,8 @@ struct Cases {
 
     void write() {
         for (size_t i = 0; i < tiles.size(); ++i) {
-            fwrite(&status[i], 4, 1, stdout);
-            fwrite(tiles[i].out, 1, tiles[i].out_bytes, stdout);
+            give(&status[i], 4);
+            give(tiles[i].out, tiles[i].out_bytes);
         }
     }
 };

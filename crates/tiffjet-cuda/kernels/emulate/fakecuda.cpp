@@ -4,9 +4,12 @@
 // asks for. So a wait that is missing shows as old bytes. Memory that is given back is overwritten, and what is written
 // past the end of memory is noticed.
 //
+// FAKECUDA_DEVICES is the number of devices, one by default. Streams, events and memory belong to the device that was
+// current when they were made: work that mixes them up is noticed.
+//
 // FAKECUDA_FAIL, a list of `call=code` or `call=code@n` separated by commas, makes the n-th call (or all of them) fail;
-// `lost@n` makes every call from the n-th launch on fail as those of a device that is gone. FAKECUDA_MEMORY is the
-// device's memory in bytes. FAKECUDA_TIMELINE names a file that gets a line for everything that a test may ask the order
+// `lost@n` makes every call from the n-th launch on fail as those of a device that is gone. `:d` behind a rule makes it one
+// for device d alone, where calls and launches are those of that device. FAKECUDA_MEMORY is the memory of a device in bytes. FAKECUDA_TIMELINE names a file that gets a line for everything that a test may ask the order
 // of: memory taken, work given to libraries, waits of the host.
 #include "fakecuda.h"
 
@@ -20,7 +23,7 @@ typedef unsigned long long Address;
 
 namespace {
 
-enum { OK = 0, INVALID = 1, OUT_OF_MEMORY = 2, NO_BINARY = 209, NOT_FOUND = 500, NOT_READY = 600, LOST = 719 };
+enum { OK = 0, INVALID = 1, OUT_OF_MEMORY = 2, NO_BINARY = 209, FOREIGN = 400, NOT_FOUND = 500, NOT_READY = 600, LOST = 719 };
 
 std::recursive_mutex lock;
 
@@ -33,8 +36,10 @@ struct Operation {
 struct Stream {
     std::deque<Operation> work;
     bool running = false;
+    int device = -1;  // those of the standard stream are of any
 };
 struct Event {
+    int device = 0;
     uint64_t recorded = 0, done = 0;
     std::map<uint64_t, Stream*> where;
     bool dead = false;
@@ -70,10 +75,25 @@ void put(Handle stream, std::function<void()> run) {
     stream_of(stream)->work.push_back(Operation{std::move(run)});
 }
 
+// The devices that a thread works with, the last one now.
+constexpr int MOST_DEVICES = 8;
+thread_local std::vector<int> contexts;
+int current() { return contexts.empty() ? 0 : contexts.back(); }
+int device_count() {
+    const char* text = getenv("FAKECUDA_DEVICES");
+    int count = text ? atoi(text) : 1;
+    return count < 1 ? 1 : count > MOST_DEVICES ? MOST_DEVICES : count;
+}
+bool is_here(int device) { return device < 0 || device == current(); }
+
 // Device memory, with what must not be written behind it.
 constexpr size_t GUARD = 256;
-std::map<Address, size_t> memory;
-size_t used = 0, most = 0;
+struct Block {
+    size_t length;
+    int device;
+};
+std::map<Address, Block> memory;
+size_t used[MOST_DEVICES] = {}, most[MOST_DEVICES] = {};
 
 size_t total_memory() {
     const char* text = getenv("FAKECUDA_MEMORY");
@@ -84,40 +104,46 @@ void release(Address address) {
     auto found = memory.find(address);
     if (found == memory.end()) simt::die("memory given back that is not there");
     u8* bytes = reinterpret_cast<u8*>(address);
+    size_t length = found->second.length;
     for (size_t i = 0; i < GUARD; ++i)
-        if (bytes[found->second + i] != 0xfd) simt::die("a write behind the end of memory");
-    memset(bytes, 0xdd, found->second);
-    used -= found->second;
+        if (bytes[length + i] != 0xfd) simt::die("a write behind the end of memory");
+    memset(bytes, 0xdd, length);
+    used[found->second.device] -= length;
     free(bytes);
     memory.erase(found);
 }
 
-void inside(Address address, size_t length, const char* what) {
+void inside(Address address, size_t length, const char* what, int device = -1) {
     auto found = memory.upper_bound(address);
     if (found == memory.begin()) simt::die(what);
     --found;
-    if (address + length > found->first + found->second) simt::die(what);
+    if (address + length > found->first + found->second.length) simt::die(what);
+    if (device >= 0 && found->second.device != device) simt::die("memory of another device");
 }
 
-bool lost = false;
-std::map<std::string, uint64_t> calls;
+bool lost[MOST_DEVICES] = {};
+std::map<std::string, uint64_t> calls[MOST_DEVICES + 1];  // those of each device, and of all
 
 int failure(const char* call) {
-    if (lost) return LOST;
+    int device = current();
+    if (lost[device]) return LOST;
     const char* text = getenv("FAKECUDA_FAIL");
     if (!text) return OK;
-    uint64_t number = ++calls[call];
+    uint64_t everywhere = ++calls[MOST_DEVICES][call], here = ++calls[device][call];
     std::string list = text;
     for (size_t at = 0; at < list.size();) {
         size_t end = list.find(',', at);
         if (end == std::string::npos) end = list.size();
         std::string rule = list.substr(at, end - at);
         at = end + 1;
+        size_t only = rule.find(':');
+        if (only != std::string::npos && (contexts.empty() || atoi(rule.c_str() + only + 1) != device)) continue;
+        uint64_t number = only == std::string::npos ? everywhere : here;
         size_t nth = rule.find('@');
         uint64_t when = nth == std::string::npos ? 0 : strtoull(rule.c_str() + nth + 1, nullptr, 10);
         if (rule.compare(0, 5, "lost@") == 0) {
             if (!strcmp(call, "cuLaunchKernel") && number >= when) {
-                lost = true;
+                lost[device] = true;
                 return LOST;
             }
             continue;
@@ -149,6 +175,15 @@ extern "C" __attribute__((visibility("default"))) void fakecuda_put(Handle strea
     std::lock_guard<std::recursive_mutex> locked(lock);
     put(stream, [=] { run(argument); });
 }
+// A library that waits by itself.
+extern "C" __attribute__((visibility("default"))) void fakecuda_run(Handle stream) {
+    std::lock_guard<std::recursive_mutex> locked(lock);
+    run_all(stream_of(stream));
+}
+extern "C" __attribute__((visibility("default"))) void fakecuda_read(void* to, Address from, size_t length) {
+    inside(from, length, "a library reads outside of device memory");
+    memcpy(to, reinterpret_cast<void*>(from), length);
+}
 extern "C" __attribute__((visibility("default"))) void fakecuda_write(Address to, const void* from, size_t length) {
     inside(to, length, "a library writes outside of device memory");
     memcpy(reinterpret_cast<void*>(to), from, length);
@@ -160,7 +195,7 @@ extern "C" __attribute__((visibility("default"))) void fakecuda_write(Address to
 
 API cuInit(unsigned) { BEGIN(cuInit); return OK; }
 API cuDriverGetVersion(int* version) { *version = 12080; return OK; }
-API cuDeviceGetCount(int* count) { BEGIN(cuDeviceGetCount); *count = 1; return OK; }
+API cuDeviceGetCount(int* count) { BEGIN(cuDeviceGetCount); *count = device_count(); return OK; }
 API cuDeviceGet(int* device, int ordinal) { *device = ordinal; return OK; }
 API cuDeviceGetName(char* name, int length, int) { snprintf(name, length, "Emulated GPU"); return OK; }
 API cuDeviceGetAttribute(int* value, int attribute, int) {
@@ -175,22 +210,39 @@ API cuDeviceGetAttribute(int* value, int attribute, int) {
     }
 }
 API cuDeviceTotalMem_v2(size_t* bytes, int) { *bytes = total_memory(); return OK; }
-API cuDevicePrimaryCtxRetain(Handle* context, int) { BEGIN(cuDevicePrimaryCtxRetain); *context = (Handle)1; return OK; }
+API cuDevicePrimaryCtxRetain(Handle* context, int device) {
+    BEGIN(cuDevicePrimaryCtxRetain);
+    *context = (Handle)(uintptr_t)(device + 1);
+    return OK;
+}
 
-static thread_local int depth = 0;
-API cuCtxPushCurrent_v2(Handle) { BEGIN(cuCtxPushCurrent_v2); ++depth; return OK; }
-API cuCtxGetDevice(int* device) { *device = 0; return depth ? OK : 201; }
-API cuCtxPopCurrent_v2(Handle* context) { *context = (Handle)1; if (!depth) return 201; --depth; return OK; }
+API cuCtxPushCurrent_v2(Handle context) {
+    BEGIN(cuCtxPushCurrent_v2);
+    contexts.push_back((int)(uintptr_t)context - 1);
+    return OK;
+}
+API cuCtxGetDevice(int* device) { *device = current(); return contexts.empty() ? 201 : OK; }
+API cuCtxPopCurrent_v2(Handle* context) {
+    if (contexts.empty()) return 201;
+    *context = (Handle)(uintptr_t)(current() + 1);
+    contexts.pop_back();
+    return OK;
+}
 
 // What a thread without a context is told.
 #define CURRENT(call) \
     BEGIN(call);      \
-    if (!depth) return 201
+    if (contexts.empty()) return 201
+
+// What work in a stream of another device is told.
+#define OWN(call, stream) \
+    CURRENT(call);        \
+    if (!is_here(stream_of(stream)->device)) return FOREIGN
 
 API cuMemGetInfo_v2(size_t* free, size_t* total) {
     CURRENT(cuMemGetInfo_v2);
     *total = total_memory();
-    *free = *total - used;
+    *free = *total - used[current()];
     return OK;
 }
 API cuModuleLoadData(Handle* module, const void* image) {
@@ -211,28 +263,36 @@ API cuFuncSetAttribute(Handle, int, int) { CURRENT(cuFuncSetAttribute); return O
 API cuStreamCreate(Handle* stream, unsigned) {
     CURRENT(cuStreamCreate);
     streams.push_back(new Stream);
+    streams.back()->device = current();
     *stream = streams.back();
     return OK;
 }
-API cuStreamDestroy_v2(Handle stream) { CURRENT(cuStreamDestroy_v2); run_all(stream_of(stream)); return OK; }
+API cuStreamDestroy_v2(Handle stream) { OWN(cuStreamDestroy_v2, stream); run_all(stream_of(stream)); return OK; }
 API cuStreamSynchronize(Handle stream) {
-    CURRENT(cuStreamSynchronize);
+    OWN(cuStreamSynchronize, stream);
     note("wait for stream");
     run_all(stream_of(stream));
     return OK;
 }
 API cuStreamWaitEvent(Handle stream, Handle handle, unsigned) {
-    CURRENT(cuStreamWaitEvent);
+    OWN(cuStreamWaitEvent, stream);
     Event* event = static_cast<Event*>(handle);
     if (event->recorded) stream_of(stream)->work.push_back(Operation{nullptr, event, event->recorded});
     return OK;
 }
-API cuEventCreate(Handle* event, unsigned) { CURRENT(cuEventCreate); *event = new Event; return OK; }
+API cuEventCreate(Handle* event, unsigned) {
+    CURRENT(cuEventCreate);
+    Event* made = new Event;
+    made->device = current();
+    *event = made;
+    return OK;
+}
 // Streams may still wait for it, so it stays.
 API cuEventDestroy_v2(Handle) { return OK; }
 API cuEventRecord(Handle handle, Handle stream) {
-    CURRENT(cuEventRecord);
+    OWN(cuEventRecord, stream);
     Event* event = static_cast<Event*>(handle);
+    if (!is_here(event->device)) return FOREIGN;
     uint64_t number = ++event->recorded;
     event->where[number] = stream_of(stream);
     put(stream, [=] { event->done = number; });
@@ -252,29 +312,35 @@ API cuEventSynchronize(Handle handle) {
     return OK;
 }
 API cuEventElapsedTime(float* milliseconds, Handle, Handle) { *milliseconds = 0; return OK; }
-API cuMemPoolCreate(Handle* pool, const void*) { CURRENT(cuMemPoolCreate); *pool = (Handle)4; return OK; }
+API cuMemPoolCreate(Handle* pool, const void*) {
+    CURRENT(cuMemPoolCreate);
+    *pool = (Handle)(uintptr_t)(current() + 1);
+    return OK;
+}
 API cuMemPoolSetAttribute(Handle, int, void*) { return OK; }
-API cuMemPoolGetAttribute(Handle, int attribute, void* value) {
+API cuMemPoolGetAttribute(Handle pool, int attribute, void* value) {
     std::lock_guard<std::recursive_mutex> locked(lock);
-    *static_cast<uint64_t*>(value) = attribute == 6 || attribute == 8 ? most : used;
+    int device = (int)(uintptr_t)pool - 1;
+    *static_cast<uint64_t*>(value) = attribute == 6 || attribute == 8 ? most[device] : used[device];
     return OK;
 }
 API cuMemPoolTrimTo(Handle, size_t) { return OK; }
-API cuMemAllocFromPoolAsync(Address* address, size_t length, Handle, Handle) {
-    CURRENT(cuMemAllocFromPoolAsync);
-    if (!length) return INVALID;
+API cuMemAllocFromPoolAsync(Address* address, size_t length, Handle pool, Handle stream) {
+    OWN(cuMemAllocFromPoolAsync, stream);
+    int device = current();
+    if (!length || (pool && (int)(uintptr_t)pool - 1 != device)) return INVALID;
     // What is given back counts once it is: a full device does the work it has.
-    if (used + length > total_memory())
-        for (Stream* stream : streams) if (!stream->running) run_all(stream);
-    if (used + length > total_memory()) return OUT_OF_MEMORY;
+    if (used[device] + length > total_memory())
+        for (Stream* other : streams) if (!other->running) run_all(other);
+    if (used[device] + length > total_memory()) return OUT_OF_MEMORY;
     u8* bytes = static_cast<u8*>(aligned_alloc(4096, (length + GUARD + 4095) & ~size_t(4095)));
     if (!bytes) return OUT_OF_MEMORY;
     memset(bytes, 0xa5, length);
     memset(bytes + length, 0xfd, GUARD);
     *address = reinterpret_cast<Address>(bytes);
-    memory[*address] = length;
-    used += length;
-    most = std::max(most, used);
+    memory[*address] = Block{length, device};
+    used[device] += length;
+    most[device] = std::max(most[device], used[device]);
     note("take " + std::to_string(length));
     return OK;
 }
@@ -289,7 +355,7 @@ API cuMemFree_v2(Address address) {
     return OK;
 }
 API cuMemFreeAsync(Address address, Handle stream) {
-    CURRENT(cuMemFreeAsync);
+    OWN(cuMemFreeAsync, stream);
     put(stream, [=] { release(address); });
     return OK;
 }
@@ -300,25 +366,28 @@ API cuMemHostAlloc(Handle* address, size_t length, unsigned) {
 }
 API cuMemFreeHost(Handle address) { CURRENT(cuMemFreeHost); free(address); return OK; }
 API cuMemcpyHtoDAsync_v2(Address to, const void* from, size_t length, Handle stream) {
-    CURRENT(cuMemcpyHtoDAsync_v2);
+    OWN(cuMemcpyHtoDAsync_v2, stream);
+    int device = current();
     put(stream, [=] {
-        inside(to, length, "a copy outside of device memory");
+        inside(to, length, "a copy outside of device memory", device);
         memcpy(reinterpret_cast<void*>(to), from, length);
     });
     return OK;
 }
 API cuMemcpyDtoHAsync_v2(void* to, Address from, size_t length, Handle stream) {
-    CURRENT(cuMemcpyDtoHAsync_v2);
+    OWN(cuMemcpyDtoHAsync_v2, stream);
+    int device = current();
     put(stream, [=] {
-        inside(from, length, "a copy outside of device memory");
+        inside(from, length, "a copy outside of device memory", device);
         memcpy(to, reinterpret_cast<void*>(from), length);
     });
     return OK;
 }
 API cuMemsetD8Async(Address to, unsigned char value, size_t length, Handle stream) {
-    CURRENT(cuMemsetD8Async);
+    OWN(cuMemsetD8Async, stream);
+    int device = current();
     put(stream, [=] {
-        inside(to, length, "a fill outside of device memory");
+        inside(to, length, "a fill outside of device memory", device);
         memset(reinterpret_cast<void*>(to), value, length);
     });
     return OK;
@@ -326,7 +395,7 @@ API cuMemsetD8Async(Address to, unsigned char value, size_t length, Handle strea
 #ifndef FAKECUDA_WITHOUT_LAUNCH
 API cuLaunchKernel(Handle function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                    unsigned shared, Handle stream, void** arguments, void**) {
-    CURRENT(cuLaunchKernel);
+    OWN(cuLaunchKernel, stream);
     if (!gx || !gy || !gz || !bx || bx * by * bz > 1024 || gy > 65535 || gz > 65535) return INVALID;
     fake::Run run = (*static_cast<fake::Bind*>(function))(arguments);
     static uint64_t seed = 0;

@@ -18,6 +18,8 @@ typedef void* Handle;
 
 extern "C" void fakecuda_note(const char* line);
 extern "C" void fakecuda_put(Handle stream, void (*run)(void*), void* argument);
+extern "C" void fakecuda_run(Handle stream);
+extern "C" void fakecuda_read(void* to, Address from, size_t length);
 extern "C" void fakecuda_write(Address to, const void* from, size_t length);
 
 namespace fake {
@@ -61,6 +63,37 @@ struct Copy {
         delete copy;
     }
 };
+
+// Rows on their way from device memory, taken when it is their turn.
+struct Taken {
+    Address from;
+    size_t row, rows, pitch;
+    std::vector<u8>* to;
+    static void run(void* self) {
+        Taken* taken = static_cast<Taken*>(self);
+        taken->to->resize(taken->row * taken->rows);
+        for (size_t y = 0; y < taken->rows; ++y)
+            fakecuda_read(taken->to->data() + y * taken->row, taken->from + y * taken->pitch, taken->row);
+        delete taken;
+    }
+};
+
+// What was encoded on its way to the host: number and bytes are there when the stream has come to it.
+struct Given {
+    std::vector<u8> bytes;
+    u8* to;
+    size_t* length;
+    static void run(void* self) {
+        Given* given = static_cast<Given*>(self);
+        if (given->to) memcpy(given->to, given->bytes.data(), given->bytes.size());
+        *given->length = given->bytes.size();
+        delete given;
+    }
+};
+
+inline void put_big(std::vector<u8>& out, unsigned value, int length) {
+    for (int i = length - 1; i >= 0; --i) out.push_back(u8(value >> 8 * i));
+}
 
 inline unsigned big(const u8* bytes, int length) {
     unsigned value = 0;

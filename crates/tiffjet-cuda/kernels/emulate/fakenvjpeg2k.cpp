@@ -1,6 +1,10 @@
 // A libnvjpeg2k.so.0 without a GPU. It parses real heads; a tile part must hold plain planes behind the word FAKE, other
-// data are refused as bad.
+// data are refused as bad. What it encodes without loss is such a codestream; with a step it is as long as a picture of five
+// bits of detail would be, and nothing that could be decoded.
 #include "fakelib.h"
+
+#include <algorithm>
+#include <cmath>
 
 namespace {
 enum { OK = 0, BAD = 3, NO_MEMORY = 5 };
@@ -93,5 +97,109 @@ API int nvjpeg2kDecode(Handle handle, Handle state_handle, Handle parsed_handle,
         fakecuda_put(stream, fake::Copy::run, copy);
         from += row * component.height;
     }
+    return OK;
+}
+
+namespace {
+struct EncodeConfig {
+    int kind, colours;
+    uint16_t profile;
+    uint32_t width, height, tiled, tile_width, tile_height, components;
+    Component* component;
+    uint32_t starts, ends;
+    int order;
+    uint32_t layers, transform, resolutions, block_width, block_height, modes, irreversible, precincts;
+    uint32_t widths[33], heights[33];
+};
+struct Parameters {
+    EncodeConfig config{};
+    Component component{};
+    double step = 0;
+    int format = 0;
+};
+struct EncodeState {
+    std::vector<u8> pixels;
+    Parameters used;
+};
+
+std::vector<u8> codestream(const EncodeState& state) {
+    const EncodeConfig& config = state.used.config;
+    const Component& component = state.used.component;
+    const size_t size = component.precision > 8 || component.sign ? 2 : 1, count = config.components;
+    std::vector<u8> body = {0xff, 0x93, 'F', 'A', 'K', 'E'}, out;
+    const size_t samples = size_t(config.width) * config.height * count;
+    if (config.irreversible) {
+        const double bits = std::log2(1 + std::exp2(5 - std::log2(state.used.step)));
+        body.resize(body.size() + size_t(double(samples) * bits / 8));
+    } else {
+        for (size_t c = 0; c < count; ++c)
+            for (size_t i = c; i < samples; i += count)
+                body.insert(body.end(), state.pixels.begin() + i * size, state.pixels.begin() + (i + 1) * size);
+    }
+    fake::put_big(out, 0xff4fff51, 4);
+    fake::put_big(out, 38 + 3 * unsigned(count), 2);
+    fake::put_big(out, 0, 2);
+    for (unsigned field : {config.width, config.height, 0u, 0u, config.width, config.height, 0u, 0u}) fake::put_big(out, field, 4);
+    fake::put_big(out, unsigned(count), 2);
+    for (size_t c = 0; c < count; ++c) out.insert(out.end(), {u8((component.precision - 1) | component.sign << 7), 1, 1});
+    out.insert(out.end(), {0xff, 0x90, 0, 10, 0, 0});
+    fake::put_big(out, unsigned(body.size()) + 12, 4);
+    out.insert(out.end(), {0, 1});
+    out.insert(out.end(), body.begin(), body.end());
+    out.insert(out.end(), {0xff, 0xd9});
+    return out;
+}
+}  // namespace
+
+API int nvjpeg2kEncoderCreateSimple(Handle* handle) { FAIL(nvjpeg2kEncoderCreateSimple); *handle = new int; return OK; }
+API int nvjpeg2kEncodeStateCreate(Handle, Handle* state) { FAIL(nvjpeg2kEncodeStateCreate); *state = new EncodeState; return OK; }
+API int nvjpeg2kEncodeStateDestroy(Handle) { return OK; }
+API int nvjpeg2kEncodeParamsCreate(Handle* parameters) { *parameters = new Parameters; return OK; }
+API int nvjpeg2kEncodeParamsDestroy(Handle) { return OK; }
+API int nvjpeg2kEncodeParamsSetEncodeConfig(Handle handle, EncodeConfig* config) {
+    Parameters* parameters = static_cast<Parameters*>(handle);
+    const uint32_t smaller = std::min(config->width, config->height);
+    const bool known = config->kind == 0 && config->layers == 1 && config->block_width == 64 && config->components <= 4 &&
+                       config->resolutions >= 1 && smaller >> (config->resolutions - 1) && !config->tiled;
+    if (!known) return 2;
+    parameters->config = *config;
+    parameters->component = config->component[0];
+    return OK;
+}
+API int nvjpeg2kEncodeParamsSpecifyQuality(Handle handle, int kind, double value) {
+    Parameters* parameters = static_cast<Parameters*>(handle);
+    if (!parameters->config.irreversible || kind != 1 || value <= 0) return 2;
+    parameters->step = value;
+    return OK;
+}
+API int nvjpeg2kEncodeParamsSetInputFormat(Handle handle, int format) {
+    static_cast<Parameters*>(handle)->format = format;
+    return OK;
+}
+API int nvjpeg2kEncode(Handle, Handle state_handle, Handle parameters, const Image* image, Handle stream) {
+    FAIL(nvjpeg2kEncode);
+    fakecuda_note("nvjpeg2kEncode");
+    EncodeState* state = static_cast<EncodeState*>(state_handle);
+    state->used = *static_cast<Parameters*>(parameters);
+    if (state->used.format != 1) return 2;
+    const size_t size = image->kind == 0 ? 1 : 2;
+    const size_t row = size_t(state->used.config.width) * state->used.config.components * size;
+    fakecuda_put(stream, fake::Taken::run,
+                 new fake::Taken{(Address)image->planes[0], row, state->used.config.height, image->pitches[0], &state->pixels});
+    return OK;
+}
+API int nvjpeg2kEncodeRetrieveBitstream(Handle, Handle state, u8* data, size_t* length, Handle stream) {
+    FAIL(nvjpeg2kEncodeRetrieveBitstream);
+    fakecuda_run(stream);
+    std::vector<u8> bytes = codestream(*static_cast<EncodeState*>(state));
+    if (!data) {
+        *length = bytes.size();
+        return OK;
+    }
+    if (*length < bytes.size()) return 2;
+    *length = bytes.size();
+    // The bytes come later, the number is there.
+    static size_t nobody;
+    fakecuda_put(stream, fake::Given::run, new fake::Given{std::move(bytes), data, &nobody});
     return OK;
 }

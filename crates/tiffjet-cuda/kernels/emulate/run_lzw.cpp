@@ -45,4 +45,5 @@ int main() {
     simt::launch(dim3(turns ? turns * most : slots), dim3(LZW_THREADS), sizeof(LzwShared), segments, args, cases.seed);
     simt::launch(dim3(run.count), dim3(LZW_THREADS), sizeof(LzwShared), retry, args, cases.seed);
     cases.write();
+    return 0;
 }

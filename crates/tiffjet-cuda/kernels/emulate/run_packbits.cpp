@@ -28,4 +28,5 @@ int main() {
     }
     if (first != expected) abort();
     cases.write();
+    return 0;
 }

@@ -69,7 +69,7 @@ int main() {
             const u32 skew = next<u32>(), in_bytes = next<u32>();
             // As small as the contract allows: aligned units of 16 bytes around the rows.
             u8* in = memory.take(skew + in_bytes) + skew;
-            Cases::bytes(in, in_bytes);
+            Cases::data(in, in_bytes);
             place.in = in_bytes ? in : nullptr;
             place.out = out;
             for (u32* field : {&place.x, &place.height, &place.width, &place.at_y, &place.at_x, &place.plane})
@@ -80,6 +80,7 @@ int main() {
         const Place* first = places.data();
         void* args[] = {&entry, &first, &count, &per_place, &format};
         simt::launch(dim3((count * per_place + 7) / 8), dim3(256), 0, run, args, seed);
-        fwrite(out, 1, out_bytes, stdout);
+        Cases::give(out, out_bytes);
     }
+    return 0;
 }

@@ -48,4 +48,5 @@ int main() {
     }
     launch(zstd_sums, (count + 3) / 4, 128, 16);
     cases.write();
+    return 0;
 }

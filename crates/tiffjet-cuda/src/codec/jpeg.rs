@@ -2,11 +2,15 @@
 //!
 //! What tiles leave to JPEGTables is put into each, so that the library sees whole images; colours are those that the
 //! file names, whatever the markers say, so markers that speak of colours are left out. Baseline images in one scan go
-//! this way; others are the host's.
+//! this way, once their codes have been gone through: the library does not say where they are damaged. Others are the
+//! host's.
+
+mod scan;
 
 use tiffjet::codec::TileFormat;
 use tiffjet::{DType, Layout};
 
+use self::scan::{Codes, Scan};
 use super::{Coded, LibraryRoute, Output, Submission, data_refused};
 use crate::ffi::driver::Failure;
 use crate::ffi::nvjpeg::{self, Picture, Shape};
@@ -220,30 +224,32 @@ const SOS: u8 = 0xda;
 const DQT: u8 = 0xdb;
 const DRI: u8 = 0xdd;
 
-/// Which tables there are, a bit for each.
+/// The tables there are, the last of each number.
 #[derive(Default)]
-struct Tables {
+struct Tables<'a> {
+    /// A bit for each.
     quant: u8,
-    dc: u8,
-    ac: u8,
+    dc: [Option<&'a [u8]>; 4],
+    ac: [Option<&'a [u8]>; 4],
 }
 
-impl Tables {
+impl<'a> Tables<'a> {
     /// Notes the tables of a segment; `None` when it is none that a decoder takes.
-    fn note(&mut self, marker: u8, mut body: &[u8]) -> Option<()> {
+    fn note(&mut self, marker: u8, mut body: &'a [u8]) -> Option<()> {
         while let [kind, rest @ ..] = body {
-            let bit = 1u8.checked_shl(u32::from(kind & 15)).filter(|_| kind & 15 < 4)?;
+            let number = usize::from(kind & 15);
             let length = match (marker, kind >> 4) {
                 (DQT, 0) => 64,
                 (DHT, 0 | 1) => 16 + rest.get(..16)?.iter().map(|&n| usize::from(n)).sum::<usize>(),
                 _ => return None,
             };
+            let table = rest.get(..length)?;
             match (marker, kind >> 4) {
-                (DQT, _) => self.quant |= bit,
-                (_, 0) => self.dc |= bit,
-                _ => self.ac |= bit,
+                (DQT, _) => self.quant |= 1u8.checked_shl(number as u32).filter(|_| number < 4)?,
+                (_, 0) => *self.dc.get_mut(number)? = Some(table),
+                _ => *self.ac.get_mut(number)? = Some(table),
             }
-            body = rest.get(length..)?;
+            body = &rest[length..];
         }
         Some(())
     }
@@ -269,32 +275,105 @@ fn complete(stream: &[u8], tables: Option<&[u8]>, expected: &Expected, out: &mut
         }
     }
     let mut segments = Segments::new(stream)?;
-    let mut frame: Option<Vec<Component>> = None;
-    loop {
+    let mut frame: Option<Frame> = None;
+    let mut restart = 0;
+    let codes = loop {
         match segments.next()? {
             (marker @ (DQT | DHT), body) => {
                 known.note(marker, body)?;
                 out.segment(marker, body)?;
             }
-            (DRI, body) => out.segment(DRI, body)?,
+            (DRI, body @ &[high, low]) => {
+                restart = usize::from(u16::from_be_bytes([high, low]));
+                out.segment(DRI, body)?;
+            }
             (marker @ (SOF0 | SOF1), body) if frame.is_none() => {
-                let (components, body) = read_frame(body, expected)?;
+                let (read, body) = Frame::read(body, expected)?;
                 out.segment(marker, &body)?;
-                frame = Some(components);
+                frame = Some(read);
             }
             (SOS, body) => {
-                out.segment(SOS, &read_scan(body, frame.as_ref()?, &known)?)?;
-                break;
+                let (codes, body) = read_scan(body, frame.as_ref()?, &known)?;
+                out.segment(SOS, &body)?;
+                break codes;
             }
             // Colours are named by the file, and a comment is a comment.
             (0xe0..=0xef | 0xfe, _) => {}
             _ => return None,
         }
-    }
+    };
     let scan = stream.get(segments.at..)?;
     let end = scan_end(scan)?;
+    let Frame { units, blocks, .. } = frame?;
+    Scan { data: &scan[..end - 2], units, restart, blocks: &blocks, codes: &codes }.walk()?;
     out.put(&scan[..end])?;
     Some(out.at)
+}
+
+/// Makes an image that stands on its own part of a file: tables that JPEGTables has already are left out, and so is what
+/// markers say of colours. `None` for what is not such an image.
+pub fn abbreviate(image: &[u8], tables: &[u8]) -> Option<Vec<u8>> {
+    let mut shared = Vec::new();
+    let mut segments = Segments::new(tables)?;
+    loop {
+        match segments.next()? {
+            (marker @ (DQT | DHT), body) => each_table(marker, body, |table| shared.push((marker, table.to_vec())))?,
+            (EOI, _) => break,
+            _ => {}
+        }
+    }
+    let mut out = vec![0; image.len() + 2];
+    let mut writer = Writer { out: &mut out, at: 0 };
+    writer.put(&Segments::SOI)?;
+    let mut segments = Segments::new(image)?;
+    let mut frames = 0;
+    loop {
+        match segments.next()? {
+            (marker @ (DQT | DHT), body) => {
+                let mut own = Vec::new();
+                let known = |table: &[u8]| shared.iter().any(|(of, known)| *of == marker && known == table);
+                each_table(marker, body, |table| {
+                    if !known(table) {
+                        own.extend_from_slice(table)
+                    }
+                })?;
+                if !own.is_empty() {
+                    writer.segment(marker, &own)?;
+                }
+            }
+            (DRI, body) => writer.segment(DRI, body)?,
+            (SOF0, body) => {
+                frames += 1;
+                writer.segment(SOF0, body)?;
+            }
+            (SOS, body) if frames == 1 => {
+                writer.segment(SOS, body)?;
+                break;
+            }
+            (0xe0..=0xef | 0xfe, _) => {}
+            _ => return None,
+        }
+    }
+    let scan = image.get(segments.at..)?;
+    writer.put(&scan[..scan_end(scan)?])?;
+    let length = writer.at;
+    out.truncate(length);
+    Some(out)
+}
+
+/// Hands over the tables of a segment one by one, each with its number; `None` where they do not fill it.
+fn each_table(marker: u8, mut body: &[u8], mut take: impl FnMut(&[u8])) -> Option<()> {
+    while let [kind, rest @ ..] = body {
+        let length = match (marker, kind >> 4) {
+            (DQT, 0) => 65,
+            (DQT, 1) => 129,
+            (DHT, 0 | 1) => 17 + rest.get(..16)?.iter().map(|&n| usize::from(n)).sum::<usize>(),
+            _ => return None,
+        };
+        take(body.get(..length)?);
+        body = &body[length..];
+    }
+    Some(())
 }
 
 struct Component {
@@ -302,52 +381,74 @@ struct Component {
     quant: u8,
 }
 
-/// A frame of 8 bits in the expected size, with its components numbered from 1: a number can mean a colour.
-fn read_frame(body: &[u8], expected: &Expected) -> Option<(Vec<Component>, Vec<u8>)> {
-    let [8, h0, h1, w0, w1, count, rest @ ..] = body else { return None };
-    let size = (u32::from(u16::from_be_bytes([*w0, *w1])), u32::from(u16::from_be_bytes([*h0, *h1])));
-    let parts = rest.as_chunks::<3>().0;
-    let counted = usize::from(*count) == expected.components && parts.len() == expected.components;
-    if size != (expected.width, expected.height) || !counted || rest.len() != 3 * parts.len() {
-        return None;
-    }
-    let sampling: Vec<u8> = parts.iter().map(|part| part[1]).collect();
-    let usual = match sampling[..] {
-        [_] => true,
-        [0x11 | 0x12 | 0x21 | 0x22 | 0x41, 0x11, 0x11] if expected.to_rgb => true,
-        [0x11, 0x11, 0x11] => true,
-        _ => false,
-    };
-    if !usual {
-        return None;
-    }
-    let mut new = body[..6].to_vec();
-    for (i, &[_, sampling, quant]) in parts.iter().enumerate() {
-        // One component alone has one block after the other, whatever its factors are.
-        new.extend([i as u8 + 1, if parts.len() == 1 { 0x11 } else { sampling }, quant]);
-    }
-    Some((parts.iter().map(|&[id, _, quant]| Component { id, quant }).collect(), new))
+/// What a frame says.
+struct Frame {
+    components: Vec<Component>,
+    /// Units of a scan of all components, and for each block of one its component.
+    units: usize,
+    blocks: Vec<usize>,
 }
 
-/// One scan of all components in order, with tables that are there.
-fn read_scan(body: &[u8], frame: &[Component], known: &Tables) -> Option<Vec<u8>> {
-    let (&count, rest) = body.split_first()?;
-    let (parts, end) = rest.as_chunks::<2>();
-    let (parts, last) = (parts.get(..frame.len())?, rest.get(2 * frame.len()..)?);
-    if usize::from(count) != frame.len() || last != [0, 63, 0] || end.len() != 1 {
-        return None;
-    }
-    let has = |tables: u8, number: u8| number < 4 && tables >> number & 1 == 1;
-    let mut new = vec![count];
-    for (i, (&[id, tables], component)) in parts.iter().zip(frame).enumerate() {
-        let there = has(known.quant, component.quant) && has(known.dc, tables >> 4) && has(known.ac, tables & 15);
-        if id != component.id || !there {
+impl Frame {
+    /// Of 8 bits in the expected size, with its components numbered from 1: a number can mean a colour.
+    fn read(body: &[u8], expected: &Expected) -> Option<(Self, Vec<u8>)> {
+        let [8, h0, h1, w0, w1, count, rest @ ..] = body else { return None };
+        let size = (u32::from(u16::from_be_bytes([*w0, *w1])), u32::from(u16::from_be_bytes([*h0, *h1])));
+        let parts = rest.as_chunks::<3>().0;
+        let counted = usize::from(*count) == expected.components && parts.len() == expected.components;
+        if size != (expected.width, expected.height) || !counted || rest.len() != 3 * parts.len() {
             return None;
         }
+        let sampling: Vec<u8> = parts.iter().map(|part| part[1]).collect();
+        let usual = match sampling[..] {
+            [_] => true,
+            [0x11 | 0x12 | 0x21 | 0x22 | 0x41, 0x11, 0x11] if expected.to_rgb => true,
+            [0x11, 0x11, 0x11] => true,
+            _ => false,
+        };
+        if !usual {
+            return None;
+        }
+        let mut new = body[..6].to_vec();
+        for (i, &[_, sampling, quant]) in parts.iter().enumerate() {
+            // One component alone has one block after the other, whatever its factors are.
+            new.extend([i as u8 + 1, if parts.len() == 1 { 0x11 } else { sampling }, quant]);
+        }
+        let factors = if parts.len() == 1 { 0x11 } else { sampling[0] };
+        let (h, v) = (u32::from(factors >> 4), u32::from(factors & 15));
+        let units = expected.width.div_ceil(8 * h) as usize * expected.height.div_ceil(8 * v) as usize;
+        // Colours have one block each.
+        let blocks = (0..h * v).map(|_| 0).chain(1..parts.len()).collect();
+        let components = parts.iter().map(|&[id, _, quant]| Component { id, quant }).collect();
+        Some((Self { components, units, blocks }, new))
+    }
+}
+
+/// Codes of the components, the first coefficient's and the others'.
+type ScanCodes = Vec<(Box<Codes>, Box<Codes>)>;
+
+/// One scan of all components in order, with tables that are there: their codes, and the header with new numbers.
+fn read_scan(body: &[u8], frame: &Frame, known: &Tables<'_>) -> Option<(ScanCodes, Vec<u8>)> {
+    let (&count, rest) = body.split_first()?;
+    let components = &frame.components;
+    let (parts, end) = rest.as_chunks::<2>();
+    let (parts, last) = (parts.get(..components.len())?, rest.get(2 * components.len()..)?);
+    if usize::from(count) != components.len() || last != [0, 63, 0] || end.len() != 1 {
+        return None;
+    }
+    let mut new = vec![count];
+    let mut codes = Vec::new();
+    for (i, (&[id, tables], component)) in parts.iter().zip(components).enumerate() {
+        let quantised = component.quant < 4 && known.quant >> component.quant & 1 == 1;
+        if id != component.id || !quantised {
+            return None;
+        }
+        let table = |of: &[Option<&'_ [u8]>; 4], number: u8, first| Codes::new((*of.get(usize::from(number))?)?, first);
+        codes.push((table(&known.dc, tables >> 4, true)?, table(&known.ac, tables & 15, false)?));
         new.extend([i as u8 + 1, tables]);
     }
     new.extend(last);
-    Some(new)
+    Some((codes, new))
 }
 
 /// Where the data of a scan end, their last marker included: the end of the image must be the only one but for restarts.
@@ -464,6 +565,90 @@ mod tests {
                 bad[at] = (seed >> 20) as u8;
             }
             let _ = completed(&bad, &format);
+        }
+    }
+
+    #[test]
+    fn what_goes_to_the_library_is_what_the_host_takes() {
+        let mut random = 7u64;
+        let mut next = |below: usize| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) as usize % below
+        };
+        let mut taken = 0;
+        for (samples, photometric, subsampling) in [(3, 6, (2, 2)), (3, 6, (1, 1)), (1, 1, (1, 1))] {
+            let format = format(samples, photometric, subsampling);
+            let good = encoded(&format);
+            for _ in 0..4000 {
+                let mut bad = good.clone();
+                match next(4) {
+                    0 => drop(bad.drain(40..40 + next(60))),
+                    _ => (0..1 + next(2)).for_each(|_| {
+                        let at = next(bad.len());
+                        bad[at] ^= 1 << next(8);
+                    }),
+                }
+                if completed(&bad, &format).is_some() {
+                    taken += 1;
+                    let mut out = vec![0; 48 * 32 * usize::from(format.samples)];
+                    let tile = Encoded { bytes: &bad, rows: 32, index: 0, format: &format };
+                    codec::find(7).unwrap().decode(&tile, &mut out).unwrap();
+                }
+            }
+        }
+        assert!(taken > 100, "some damage cannot be seen: {taken}");
+    }
+
+    #[test]
+    fn restarts_stand_where_they_must() {
+        let mut narrow = format(1, 1, (1, 1));
+        (narrow.width, narrow.height) = (8, 8);
+        let scan = |seed: u8| {
+            let bytes: Vec<u8> = (0..64).map(|i| i * seed).collect();
+            let mut out = Vec::new();
+            let plain = Plain { bytes: &bytes, rows: 8, format: &narrow, settings: &Settings::default() };
+            codec::find(7).unwrap().encode(&plain, &mut out).unwrap();
+            let start = out.windows(2).position(|pair| pair == [0xff, 0xda]).unwrap();
+            let head = usize::from(u16::from_be_bytes([out[start + 2], out[start + 3]]));
+            (
+                out[..start].to_vec(),
+                out[start..start + 2 + head].to_vec(),
+                out[start + 2 + head..out.len() - 2].to_vec(),
+            )
+        };
+        let (mut head, sos, first) = scan(1);
+        let second = scan(3).2;
+        let width = head.windows(2).position(|pair| pair == [0xff, 0xc0]).unwrap() + 8;
+        head[width] = 16;
+        let image = |interval: u8, marker: &[u8]| {
+            [&head[..], &[0xff, DRI, 0, 4, 0, interval], &sos, &first, marker, &second, &[0xff, EOI]].concat()
+        };
+        let expected = Expected { width: 16, height: 8, components: 1, to_rgb: false };
+        let complete = |stream: &[u8]| {
+            let mut out = vec![0; stream.len() + 2000];
+            complete(stream, narrow.jpeg_tables.as_deref(), &expected, &mut out).is_some()
+        };
+        assert!(complete(&image(1, &[0xff, 0xd0])));
+        for (interval, marker) in [(1, &[0xff, 0xd1][..]), (0, &[0xff, 0xd0]), (2, &[0xff, 0xd0]), (1, &[])] {
+            assert!(!complete(&image(interval, marker)), "{interval} {marker:?}");
+        }
+    }
+
+    #[test]
+    fn tables_that_a_file_has_are_left_out_and_others_stay() {
+        let whole = format(3, 6, (2, 2));
+        let alone = TileFormat { jpeg_tables: None, ..whole.clone() };
+        let (part, image) = (encoded(&whole), encoded(&alone));
+        let tables = whole.jpeg_tables.clone().unwrap();
+        assert_eq!(abbreviate(&image, &tables).unwrap(), part);
+        // Of a grey file only the tables of grey are known.
+        let grey = format(1, 1, (1, 1)).jpeg_tables.unwrap();
+        let kept = abbreviate(&image, &grey).unwrap();
+        assert!(part.len() < kept.len() && kept.len() < image.len());
+        let format = TileFormat { jpeg_tables: Some(grey), ..whole.clone() };
+        assert_eq!(decoded(&kept, &format), decoded(&part, &whole));
+        for cut in [0, 1, 2, 20, image.len() / 2, image.len() - 1] {
+            assert_eq!(abbreviate(&image[..cut], &tables), None);
         }
     }
 }

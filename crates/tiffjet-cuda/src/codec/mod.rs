@@ -8,6 +8,7 @@ mod lzw;
 mod packbits;
 mod zstd;
 
+pub use jpeg::abbreviate;
 use tiffjet::{Layout, ReadPlan};
 
 use crate::ffi::driver::{Event, Failure, Stream};

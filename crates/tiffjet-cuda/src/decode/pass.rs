@@ -79,7 +79,6 @@ impl Pass<'_> {
         let requests =
             groups.iter().enumerate().flat_map(|(g, group)| group.spans.iter().map(move |s| place((g, group), s)));
         let requests = requests.collect();
-        gpu.prepare_io(streams, direct.library)?;
         let buffer = gpu.take_buffer(direct.library, bytes)?;
         Ok(Arena::Storage(Box::new(Transfer::new(direct.library, direct.files(), buffer, requests))))
     }
@@ -151,7 +150,7 @@ impl Conductor<'_> {
 
     fn place(&self, group: usize) -> Lane<'_> {
         let lane = group % self.lanes;
-        Lane { stream: &self.streams.lanes[lane], begin: &self.streams.begins[lane], io: self.streams.io() }
+        Lane { stream: &self.streams.lanes[lane], begin: &self.streams.begins[lane] }
     }
 
     /// The other lanes begin where the first one is.

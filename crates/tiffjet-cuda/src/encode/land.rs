@@ -89,27 +89,13 @@ impl Giver<'_> {
             false => tiles.map(|(place, tile)| (place, Cow::Borrowed(tile))).collect(),
             true => {
                 let tiles: Vec<_> = tiles.collect();
-                let encode = |(place, tile): (Place, &[u8])| Ok((place, Cow::Owned(self.encode(place, tile)?)));
+                let encode = |(place, tile): (Place, &[u8])| {
+                    Ok((place, Cow::Owned(host_encode(self.name, self.images, place, tile)?)))
+                };
                 self.gpu.threads.install(|| tiles.into_par_iter().map(encode).collect::<Result<_>>())?
             }
         };
         self.emit(tiles, emit)
-    }
-
-    /// By the host's codec; what is left out stays out.
-    fn encode(&self, place: Place, tile: &[u8]) -> Result<Vec<u8>> {
-        let Place { image, row, col, .. } = place;
-        let plan = &self.images[image];
-        let mut out = Vec::new();
-        if !tile.is_empty() {
-            let rows = plan.rows_in_tile(row);
-            let plain = Plain { bytes: tile, rows, format: &plan.format, settings: &plan.settings };
-            plan.codec.encode(&plain, &mut out).map_err(|source| {
-                let (name, level, codec) = (self.name.clone(), plan.level, plan.codec.name());
-                Error::Tile { name, level, row, col, codec, source }
-            })?;
-        }
-        Ok(out)
     }
 
     /// Neighbours together.
@@ -130,4 +116,20 @@ impl Giver<'_> {
         }
         Ok(())
     }
+}
+
+/// Encodes a tile by the host's codec; what is left out stays out.
+pub fn host_encode(name: &Arc<str>, images: &[LevelPlan], place: Place, tile: &[u8]) -> Result<Vec<u8>> {
+    let Place { image, row, col, .. } = place;
+    let plan = &images[image];
+    let mut out = Vec::new();
+    if !tile.is_empty() {
+        let rows = plan.rows_in_tile(row);
+        let plain = Plain { bytes: tile, rows, format: &plan.format, settings: &plan.settings };
+        plan.codec.encode(&plain, &mut out).map_err(|source| {
+            let (name, level, codec) = (name.clone(), plan.level, plan.codec.name());
+            Error::Tile { name, level, row, col, codec, source }
+        })?;
+    }
+    Ok(out)
 }

@@ -6,6 +6,7 @@
 
 mod land;
 mod layout;
+mod picture;
 mod route;
 mod stage;
 mod wave;
@@ -22,6 +23,7 @@ use crate::kernels::write::PackFormat;
 use crate::memory::{Gpu, Lane, SLOT};
 use land::{Giver, Landing};
 use layout::{Best, Layout, Level, MOST_LANES, WaveLayout, lay_out};
+pub use picture::Picture;
 pub use route::ENCODED;
 use route::{Choice, Route};
 use stage::{Stage, Step};
@@ -33,6 +35,8 @@ const AHEAD: usize = 6;
 const BUSY: u64 = 32 << 20;
 /// Tiles that nvCOMP needs at once: it works on each of them as if it were alone.
 const BUSY_TILES: u64 = 1024;
+/// Tiles that keep all states of a library busy.
+const BUSY_PICTURES: u64 = 96;
 /// With fewer of them at once the host's codecs are faster.
 const FEW_TILES: u64 = 64;
 /// Plain bytes of a wave that the host's codecs get at once, with work for all cores.
@@ -152,7 +156,12 @@ impl Pipeline for Encoding {
         let mut report = std::mem::take(&mut self.report);
         report.seconds = self.begun.elapsed().as_secs_f64();
         report.routes = self.work.iter().flat_map(|work| work.waves.routes()).collect();
+        report.fallbacks.extend(self.work.iter().flat_map(|work| work.waves.fallbacks()));
         Ok(report)
+    }
+
+    fn is_fast(&self) -> bool {
+        true
     }
 }
 
@@ -165,7 +174,7 @@ pub fn encode(gpu: &Arc<Gpu>, job: &EncodeJob<'_>, emit: &mut Emit<'_>) -> Resul
         heights: vec![(first, first.saturating_add(job.rows.rows() as u32))],
         nan: None,
         memory: None,
-        fallback: Fallback::Allow,
+        fallback: job.fallback,
     };
     let mut encoding = Encoding::with(gpu, job.name, wanted)?;
     encoding.push(&job.rows, emit)?;
@@ -202,10 +211,8 @@ impl Wanted {
 
 impl Work {
     fn new(gpu: &Arc<Gpu>, name: &Arc<str>, wanted: &Wanted) -> Result<(Self, Vec<Choice>)> {
-        let mut choices: Vec<Choice> = wanted
-            .kinds()
-            .map(|plan| route::choose(name, plan, gpu.shared_memory, wanted.fallback))
-            .collect::<Result<_>>()?;
+        let mut choices: Vec<Choice> =
+            wanted.kinds().map(|plan| route::choose(name, plan, gpu, wanted.fallback)).collect::<Result<_>>()?;
         let rows = gpu.take_lane().map_err(|failure| gpu.refused(name, &failure))?;
         let laid_out = lay_out_for(gpu, name, wanted, &mut choices, &rows);
         let (layout, memory) = match laid_out {
@@ -224,7 +231,7 @@ impl Work {
             masked: wanted.is_masked(),
             nan: wanted.nan.clone(),
             stages: Vec::new(),
-            waves: Waves::new(gpu, name, kinds_of(&kinds, &layout)),
+            waves: Waves::new(gpu, name, (&wanted.images, kinds_of(&kinds, &layout)), wanted.fallback),
             rows,
             memory,
             bytes: layout.bytes,
@@ -426,7 +433,7 @@ fn lay_out_kinds(wanted: &Wanted, kinds: &[(&LevelPlan, Route)], allowed: u64, r
 
 fn kinds_of(kinds: &[(&LevelPlan, Route)], layout: &Layout) -> Vec<Kind> {
     let waves = kinds.iter().zip(&layout.waves);
-    waves.map(|(&(plan, route), &(tiles, layout))| Kind { plan: plan.clone(), route, tiles, layout, done: 0 }).collect()
+    waves.map(|(&(plan, route), &(tiles, layout))| Kind::new(plan, route, tiles, layout)).collect()
 }
 
 /// Bytes of device memory for a write.
@@ -442,6 +449,7 @@ fn best(kinds: &[(&LevelPlan, Route)]) -> Best {
         let worth = match route {
             Route::Nvcomp(_) => BUSY_TILES,
             Route::Host => (HOST_WAVE / bytes).max(1),
+            Route::Picture(_) => (BUSY / bytes).max(BUSY_PICTURES),
             _ => (BUSY / bytes).max(1),
         };
         worth.min(plan.tiles().saturating_mul(2)).min(u64::from(u32::MAX)) as u32

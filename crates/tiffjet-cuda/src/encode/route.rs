@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use tiffjet::{Error, Fallback, LevelPlan, Result};
 
+use super::picture::Picture;
 use crate::ffi::driver::{Failure, Stream};
 use crate::ffi::nvcomp::{Method, Nvcomp};
 use crate::kernels::launch::{deflate_scratch, lzw_scratch, packbits_scratch, shared, zstd_scratch};
+use crate::memory::Gpu;
 
 /// Which way tiles go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +25,8 @@ pub enum Route {
     Deflate,
     /// nvCOMP, with a zlib frame around Deflate.
     Nvcomp(Method),
+    /// A library that encodes pictures, each on its own.
+    Picture(Picture),
     /// Packed on the device, encoded by the host's codec.
     Host,
 }
@@ -56,8 +60,8 @@ const NVCOMP_DEFLATE: [(std::ops::RangeInclusive<i32>, i32); 2] = [(2..=6, 4), (
 const NVCOMP_ZSTD: std::ops::RangeInclusive<i32> = 2..=3;
 
 /// The route of an image. What the device can't do is refused where no other way is allowed.
-pub fn choose(name: &Arc<str>, plan: &LevelPlan, shared_memory: u32, fallback: Fallback) -> Result<Choice> {
-    match on_device(plan, shared_memory) {
+pub fn choose(name: &Arc<str>, plan: &LevelPlan, gpu: &Gpu, fallback: Fallback) -> Result<Choice> {
+    match on_device(plan, gpu) {
         Ok(route) => Ok(Choice { route, fallback: None }),
         Err(why) => on_host(name, plan, fallback, &why),
     }
@@ -78,7 +82,15 @@ pub fn on_host(name: &Arc<str>, plan: &LevelPlan, fallback: Fallback, why: &str)
 }
 
 /// The route on the device, or why there is none.
-fn on_device(plan: &LevelPlan, shared_memory: u32) -> Result<Route, String> {
+fn on_device(plan: &LevelPlan, gpu: &Gpu) -> Result<Route, String> {
+    match Picture::find(gpu, plan) {
+        Some(picture) => picture.map(Route::Picture),
+        None => compressed(plan, gpu.shared_memory),
+    }
+}
+
+/// The route of tiles that are no pictures.
+fn compressed(plan: &LevelPlan, shared_memory: u32) -> Result<Route, String> {
     let level = plan.settings.level.unwrap_or(1);
     let own = |route: Route, needed: u32| match needed <= shared_memory {
         true => Ok(route),
@@ -113,7 +125,7 @@ impl Route {
         let plain = bytes.next_multiple_of(16) + 16;
         let none = Needs { plain, longest: bytes, ..Needs::default() };
         match self {
-            Self::Plain | Self::Host => Ok(none),
+            Self::Plain | Self::Picture(_) | Self::Host => Ok(none),
             Self::PackBits => {
                 let row = plan.plain_bytes(1).max(1);
                 // A row that does not compress has a byte more for every 128.
@@ -147,9 +159,9 @@ impl Route {
         }
     }
 
-    /// Whether tiles are encoded on the device.
+    /// Whether tiles are encoded in the stream of their wave.
     pub fn encodes(self) -> bool {
-        !matches!(self, Self::Plain | Self::Host)
+        !matches!(self, Self::Plain | Self::Picture(_) | Self::Host)
     }
 }
 
@@ -172,7 +184,7 @@ mod tests {
             options.compression = codec.name().to_owned();
             options.blocks = tiffjet::Blocks::Tiles { width: 64, height: 64 };
             let plan = WritePlan::new(&"a.tif".into(), &options).expect("a plan");
-            let there = on_device(&plan.levels[0], u32::MAX).is_ok();
+            let there = compressed(&plan.levels[0], u32::MAX).is_ok();
             assert_eq!(there, ENCODED.contains(&codec.name()), "{}", codec.name());
         }
     }

@@ -7,13 +7,16 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use tiffjet::{Error, LevelPlan, Result};
+use rayon::prelude::*;
+use tiffjet::{Error, Fallback, LevelPlan, Result};
 
-use super::land::{Bytes, Landing, Lent, Place};
+use super::land::{Bytes, Landing, Lent, Place, host_encode};
 use super::layout::{Tables, WaveLayout};
+use super::picture::Picture;
 use super::route::{Route, found};
 use crate::ffi::driver::{Event, Failure, Stream};
 use crate::ffi::nvcomp::Chunks;
+use crate::ffi::turn::Pixels;
 use crate::kernels::Tile;
 use crate::kernels::write::{Blob, Lengths, PackFormat, PackTile};
 use crate::memory::{Gpu, Lane, SLOT};
@@ -31,7 +34,30 @@ pub struct Kind {
     pub tiles: u32,
     pub layout: WaveLayout,
     /// Tiles that went this way.
-    pub done: usize,
+    done: usize,
+    /// Those of them that the library refused, and why it refused the first.
+    refused: Option<(usize, Failure)>,
+}
+
+impl Kind {
+    /// Nothing has gone this way yet.
+    pub fn new(plan: &LevelPlan, route: Route, tiles: u32, layout: WaveLayout) -> Self {
+        Self { plan: plan.clone(), route, tiles, layout, done: 0, refused: None }
+    }
+
+    /// Where tiles go to, and how many of them went there.
+    fn places(&self, device: &str) -> Vec<(String, usize)> {
+        let refused = self.refused.as_ref().map_or(0, |(count, _)| *count);
+        let host = |count: usize| ("the host".to_owned(), count);
+        match self.route {
+            Route::Host => vec![host(self.done)],
+            Route::Picture(picture) => {
+                let own = (format!("{device} by {}", picture.library()), self.done - refused);
+                [own, host(refused)].into_iter().filter(|(_, count)| *count > 0).collect()
+            }
+            _ => vec![(device.to_owned(), self.done)],
+        }
+    }
 }
 
 /// A wave that is filled or on its way.
@@ -47,7 +73,10 @@ struct Wave {
 pub struct Waves {
     gpu: Arc<Gpu>,
     name: Arc<str>,
+    /// All images, by their place in the write.
+    images: Arc<[LevelPlan]>,
     kinds: Vec<Kind>,
+    fallback: Fallback,
     idle: Vec<(Lane, u64)>,
     /// By kind.
     filling: Vec<Option<Wave>>,
@@ -56,9 +85,23 @@ pub struct Waves {
 
 impl Waves {
     /// Waves of some kinds, without lanes yet.
-    pub fn new(gpu: &Arc<Gpu>, name: &Arc<str>, kinds: Vec<Kind>) -> Self {
+    pub fn new(
+        gpu: &Arc<Gpu>,
+        name: &Arc<str>,
+        (images, kinds): (&Arc<[LevelPlan]>, Vec<Kind>),
+        fallback: Fallback,
+    ) -> Self {
         let filling = kinds.iter().map(|_| None).collect();
-        Self { gpu: gpu.clone(), name: name.clone(), kinds, idle: Vec::new(), filling, running: VecDeque::new() }
+        Self {
+            gpu: gpu.clone(),
+            name: name.clone(),
+            images: images.clone(),
+            kinds,
+            fallback,
+            idle: Vec::new(),
+            filling,
+            running: VecDeque::new(),
+        }
     }
 
     /// Adds a lane, whose memory begins at an address.
@@ -70,11 +113,20 @@ impl Waves {
     /// Which way how many tiles went.
     pub fn routes(&self) -> Vec<(String, usize)> {
         let route = |kind: &Kind| {
-            let place = if kind.route == Route::Host { "the host" } else { &self.gpu.device };
-            let what = if kind.plan.mask { " masks" } else { "" };
-            (format!("{}{what} on {place}", kind.plan.codec.name()), kind.done)
+            let what = format!("{}{}", kind.plan.codec.name(), if kind.plan.mask { " masks" } else { "" });
+            let places = kind.places(&self.gpu.device).into_iter();
+            places.map(|(place, count)| (format!("{what} on {place}"), count)).collect::<Vec<_>>()
         };
-        self.kinds.iter().map(route).collect()
+        self.kinds.iter().flat_map(route).collect()
+    }
+
+    /// What went another way than it was sent.
+    pub fn fallbacks(&self) -> Vec<String> {
+        let told = |kind: &Kind| {
+            let (count, why) = kind.refused.as_ref()?;
+            Some(format!("{count} tiles of {} are encoded by the host's codec: {why}", kind.plan.codec.name()))
+        };
+        self.kinds.iter().filter_map(told).collect()
     }
 
     fn refused<T>(&self, outcome: Result<T, Failure>) -> Result<T> {
@@ -165,8 +217,12 @@ impl Waves {
         let Some(mut wave) = self.running.pop_front() else { return Ok(()) };
         let landed = self.land(&mut wave, land);
         match landed {
-            Ok(()) => {
-                self.kinds[wave.kind].done += wave.tiles.len();
+            Ok(refused) => {
+                let kind = &mut self.kinds[wave.kind];
+                kind.done += wave.tiles.len();
+                if let Some((more, why)) = refused {
+                    kind.refused.get_or_insert((0, why)).0 += more;
+                }
                 self.idle.push((wave.lane, wave.base));
                 Ok(())
             }
@@ -177,15 +233,81 @@ impl Waves {
         }
     }
 
-    fn land(&self, wave: &mut Wave, land: &mut Land<'_>) -> Result<()> {
+    /// Tells how many tiles the library of their route refused, and why.
+    fn land(&self, wave: &mut Wave, land: &mut Land<'_>) -> Result<Option<(usize, Failure)>> {
         let kind = &self.kinds[wave.kind];
         self.refused(wave.lane.known.wait())?;
-        if kind.route.encodes() {
-            self.land_encoded(wave, kind, land)?;
-        } else {
-            self.land_plain(wave, kind, land)?;
+        let mut refused = None;
+        match kind.route {
+            Route::Picture(picture) => refused = self.land_pictures(wave, kind, picture, land)?,
+            route if route.encodes() => self.land_encoded(wave, kind, land)?,
+            _ => self.land_plain(wave, kind, land)?,
         }
-        self.refused(wave.lane.free.record(&wave.lane.stream))
+        self.refused(wave.lane.free.record(&wave.lane.stream))?;
+        Ok(refused)
+    }
+
+    /// Tiles that a library encodes, and by the host's codec those that it refuses.
+    fn land_pictures(
+        &self,
+        wave: &Wave,
+        kind: &Kind,
+        picture: Picture,
+        land: &mut Land<'_>,
+    ) -> Result<Option<(usize, Failure)>> {
+        let flags = wave.flags(kind, wave.tiles.len());
+        let kept: Vec<usize> = (0..wave.tiles.len()).filter(|&i| flags.get(i).is_none_or(|&flag| flag != 0)).collect();
+        let pixels: Vec<Pixels> = kept.iter().map(|&i| self.pixels(wave, kind, i)).collect();
+        let encoded = self.refused(picture.encode(&self.gpu, &kind.plan, &pixels))?;
+        let bad: Vec<usize> = kept.iter().zip(&encoded).filter(|(_, tile)| tile.is_err()).map(|(&i, _)| i).collect();
+        let mut by_host = self.by_host(wave, kind, &bad)?.into_iter();
+        let mut refused: Option<(usize, Failure)> = None;
+        let mut bytes = Vec::new();
+        let mut tiles: Vec<_> = wave.tiles.iter().map(|(place, _)| (*place, 0..0)).collect();
+        for (&i, tile) in kept.iter().zip(encoded) {
+            let place = wave.tiles[i].0;
+            let tile = match tile {
+                Ok(tile) => tile,
+                Err(why) if self.fallback == Fallback::Forbid => {
+                    let codec = kind.plan.codec.name();
+                    let feature =
+                        format!("encoding {codec} on the GPU (row {}, column {}: {why})", place.row, place.col);
+                    return Err(Error::unsupported(&self.name, feature, "fallback is forbidden"));
+                }
+                Err(why) => {
+                    refused.get_or_insert((0, why)).0 += 1;
+                    by_host.next().ok_or_else(|| self.lost())?
+                }
+            };
+            tiles[i].1 = bytes.len()..bytes.len() + tile.len();
+            bytes.extend(tile);
+        }
+        land(Landing { bytes: Bytes::Owned(bytes), tiles, plain: false })?;
+        Ok(refused)
+    }
+
+    /// The pixels of a packed tile.
+    fn pixels(&self, wave: &Wave, kind: &Kind, i: usize) -> Pixels {
+        let plan = &self.images[wave.tiles[i].0.image];
+        let height = plan.rows_in_tile(wave.tiles[i].0.row);
+        let address = wave.base + kind.layout.plain + i as u64 * kind.layout.needs.plain;
+        Pixels { address, width: plan.format.width, height, samples: plan.format.samples }
+    }
+
+    /// Packed tiles by the host's codec, unless that is forbidden.
+    fn by_host(&self, wave: &Wave, kind: &Kind, tiles: &[usize]) -> Result<Vec<Vec<u8>>> {
+        if self.fallback == Fallback::Forbid {
+            return Ok(Vec::new());
+        }
+        let plain = |&i: &usize| {
+            let mut bytes = vec![0; wave.tiles[i].1 as usize];
+            let address = wave.base + kind.layout.plain + i as u64 * kind.layout.needs.plain;
+            self.refused(download(&self.gpu, &wave.lane.stream, address, &mut bytes))?;
+            Ok((wave.tiles[i].0, bytes))
+        };
+        let plain = tiles.iter().map(plain).collect::<Result<Vec<_>>>()?;
+        let encode = |(place, bytes): &(Place, Vec<u8>)| host_encode(&self.name, &self.images, *place, bytes);
+        self.gpu.threads.install(|| plain.par_iter().map(encode).collect())
     }
 
     /// Tiles of the blob, which is made anew for those that did not fit.
@@ -384,7 +506,7 @@ impl Wave {
                 };
                 found()?.compress(method, &chunks, stream)?;
             }
-            Route::Plain | Route::Host => {}
+            Route::Plain | Route::Picture(_) | Route::Host => {}
         }
         if kind.route.frame() > 0 {
             let (inputs, bytes) = (at(layout.tables.inputs), at(layout.tables.bytes));
@@ -426,7 +548,7 @@ impl Wave {
                 let sums = if kind.route.frame() > 0 { at(layout.sums) } else { 0 };
                 gpu.kernels.gather(stream, at(layout.tables.outputs), layout.needs.longest, sums, &blob)
             }
-            Route::Plain | Route::Host => Ok(()),
+            Route::Plain | Route::Picture(_) | Route::Host => Ok(()),
         }
     }
 

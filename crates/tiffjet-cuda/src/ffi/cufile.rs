@@ -1,20 +1,20 @@
-//! The part of cuFile that is used, as safe functions: from storage to device memory, in the order of streams.
+//! The part of cuFile that is used, as safe functions: from storage to device memory.
 //!
-//! What makes them safe: what the library reads and writes on its own while a stream is busy belongs to a [`Transfer`],
-//! which gives nothing back before its owner says that all its streams have been waited for.
+//! Reads are calls that return when the bytes are there, each from a thread of its own. The library has two ways more, and
+//! they were tried where it copies by way of the host (1.15 and 1.19): reads in several streams give wrong bytes in some
+//! places and say that all is well, and batches do not return with the older one.
 
 #![allow(unsafe_code)] // calls functions of the library
 
-use std::cell::UnsafeCell;
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_int, c_void};
 use std::fs::File;
-use std::mem::ManuallyDrop;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicIsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::driver::{Failure, Handle, Plain, Stream};
+use super::driver::{Failure, Handle, Plain};
 use super::load::{Library, Missing, Wanted, functions};
 
 /// The library.
@@ -45,8 +45,7 @@ functions! {
         fn cuFileHandleDeregister(Handle) -> ();
         fn cuFileBufRegister(*const c_void, usize, c_int) -> Status;
         fn cuFileBufDeregister(*const c_void) -> Status;
-        fn cuFileReadAsync(Handle, *mut c_void, *mut usize, *mut i64, *mut i64, *mut isize, Handle) -> Status;
-        fn cuFileStreamRegister(Handle, c_uint) -> Status;
+        fn cuFileRead(Handle, *mut c_void, usize, i64, i64) -> isize;
     }
 }
 
@@ -135,13 +134,6 @@ impl CuFile {
         };
         Buffer { library: self, memory, registered: status.code == 0 }
     }
-
-    /// Makes reads in a stream cheaper: their sizes and places are known when they are put into it.
-    pub fn know(&self, stream: &Stream) {
-        const FIXED: c_uint = 7;
-        // SAFETY: the stream is live. One that is not known serves as well.
-        let _ = unsafe { (self.functions.cuFileStreamRegister)(stream.handle(), FIXED) };
-    }
 }
 
 // SAFETY: the library's functions may be called from any thread.
@@ -156,9 +148,8 @@ fn checked(call: &'static str, status: Status) -> Result<(), Failure> {
         5008 => "not on this file system".to_owned(),
         5011 => format!("the driver of the GPU says {}", status.driver),
         5019 => "the flags the file was opened with".to_owned(),
-        5027 => "the file can't be registered".to_owned(),
+        5027 => "the file can't be registered: its file system is not supported, or udev does not know the disk, as in many containers".to_owned(),
         5030 => "internal error".to_owned(),
-        5038 => "reads in streams are not supported".to_owned(),
         code => format!("cuFile's error {code}"),
     };
     Err(Failure { call, code: status.code, reason })
@@ -198,7 +189,7 @@ unsafe impl Sync for OpenFile {}
 
 impl Drop for OpenFile {
     fn drop(&mut self) {
-        // SAFETY: registered once, and nothing reads it any more: a `Transfer` keeps what is read.
+        // SAFETY: registered once, and nothing reads it any more: reads return when they are done.
         unsafe { (self.library.functions.cuFileHandleDeregister)(self.handle) }
     }
 }
@@ -239,50 +230,24 @@ pub struct Request {
     pub at: u64,
 }
 
-/// What the library reads, and what it writes when it is done; it may look at any time until then.
-struct Cell {
-    length: usize,
-    start: i64,
-    at: i64,
-    read: isize,
-}
-
-/// What reads need while they are on their way.
-struct Needed {
-    files: Vec<Arc<OpenFile>>,
-    buffer: Buffer,
-    cells: Box<[UnsafeCell<Cell>]>,
-}
-
-/// Reads that may be on their way, and all that they need.
+/// Reads of some files into one buffer.
 pub struct Transfer {
     library: &'static CuFile,
-    /// Given back by `settle` alone: what is still on its way needs it for ever.
-    needed: ManuallyDrop<Needed>,
+    files: Vec<Arc<OpenFile>>,
+    buffer: Buffer,
     requests: Vec<Request>,
+    /// What each gave.
+    read: Vec<AtomicIsize>,
 }
 
-// SAFETY: `submit` touches one cell, whose number its callers have for themselves; the rest is shared for reading.
-unsafe impl Sync for Transfer {}
-// SAFETY: all parts may move to another thread.
-unsafe impl Send for Transfer {}
-
-/// What a read gave that was not submitted.
-const NOT_SUBMITTED: isize = -1;
+/// What a read gave that was not done.
+const NOT_DONE: isize = -1;
 
 impl Transfer {
-    /// All reads at once; none is on its way yet.
+    /// All reads at once; none is done yet.
     pub fn new(library: &'static CuFile, files: Vec<Arc<OpenFile>>, buffer: Buffer, requests: Vec<Request>) -> Self {
-        let cells = requests.iter().map(|request| {
-            UnsafeCell::new(Cell {
-                length: request.length as usize,
-                start: request.start as i64,
-                at: request.at as i64,
-                read: NOT_SUBMITTED,
-            })
-        });
-        let cells = cells.collect();
-        Self { library, needed: ManuallyDrop::new(Needed { files, buffer, cells }), requests }
+        let read = requests.iter().map(|_| AtomicIsize::new(NOT_DONE)).collect();
+        Self { library, files, buffer, requests, read }
     }
 
     /// What was asked for.
@@ -292,35 +257,31 @@ impl Transfer {
 
     /// Where the buffer begins.
     pub fn address(&self) -> u64 {
-        self.needed.buffer.memory.address()
+        self.buffer.memory.address()
     }
 
-    /// Puts a read into a stream. Each is put once.
-    pub fn submit(&self, number: usize, stream: &Stream) -> Result<(), Failure> {
-        let Needed { files, buffer, cells } = &*self.needed;
-        let file = &files[self.requests[number].file];
-        let cell = cells[number].get();
-        // SAFETY: the cell lives until `settle`, after all streams have been waited for; nobody else touches it, as each
-        // number is submitted once. File and buffer live as long.
-        let status = unsafe {
-            (self.library.functions.cuFileReadAsync)(
-                file.handle,
-                buffer.memory.address() as *mut c_void,
-                &raw mut (*cell).length,
-                &raw mut (*cell).start,
-                &raw mut (*cell).at,
-                &raw mut (*cell).read,
-                stream.handle(),
-            )
+    /// Does a read, whose part of the buffer nobody else uses meanwhile; what it gave is told in the end.
+    pub fn read(&self, number: usize) {
+        let Request { file, start, length, at } = self.requests[number];
+        let room = self.buffer.memory.length();
+        let read = match at.checked_add(length) {
+            // SAFETY: the file is registered; the bytes are in the buffer, which is device memory and lives as long as this.
+            Some(end) if end <= room => unsafe {
+                (self.library.functions.cuFileRead)(
+                    self.files[file].handle,
+                    self.buffer.memory.address() as *mut c_void,
+                    length as usize,
+                    start as i64,
+                    at as i64,
+                )
+            },
+            _ => NOT_DONE,
         };
-        checked("cuFileReadAsync", status)
+        self.read[number].store(read, Ordering::Release);
     }
 
-    /// After all streams have been waited for: bytes that each read gave (a negative number is an error), and the buffer.
-    pub fn settle(mut self) -> (Vec<isize>, Buffer) {
-        // SAFETY: taken once, as `self` is consumed and has no `Drop`.
-        let Needed { files, buffer, cells } = unsafe { ManuallyDrop::take(&mut self.needed) };
-        drop(files);
-        (cells.into_iter().map(|cell| cell.into_inner().read).collect(), buffer)
+    /// Bytes that each read gave (a negative number is an error), and the buffer.
+    pub fn settle(self) -> (Vec<isize>, Buffer) {
+        (self.read.into_iter().map(AtomicIsize::into_inner).collect(), self.buffer)
     }
 }

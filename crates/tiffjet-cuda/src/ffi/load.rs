@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)] // opens libraries and takes symbols from them
 
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -132,7 +132,8 @@ impl Library {
     }
 
     /// This version of it can't be used.
-    pub fn refuse(&self, version: String) -> Missing {
+    pub fn refuse(&self, version: impl fmt::Display) -> Missing {
+        let version = version.to_string();
         Missing::Version { name: self.wanted.name, path: self.path.clone(), version, hint: self.wanted.hint }
     }
 }
@@ -149,6 +150,38 @@ fn candidates(wanted: Wanted) -> Vec<PathBuf> {
     paths.extend(wanted.sonames.iter().map(PathBuf::from));
     paths.extend(TOOLKITS.iter().flat_map(|folder| all(Path::new(folder))));
     paths
+}
+
+/// A version, as several libraries tell theirs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Version {
+    /// What the same names mean may change with it.
+    pub major: c_int,
+    /// What there is grows with it.
+    pub minor: c_int,
+    patch: c_int,
+}
+
+impl Version {
+    /// Asks for its parts one by one; one that is not told is -1.
+    ///
+    /// # Safety
+    /// The function must write one number for the numbers 0, 1 and 2.
+    pub unsafe fn ask(property: unsafe extern "C" fn(c_int, *mut c_int) -> c_int) -> Self {
+        let part = |which: c_int| {
+            let mut value = 0;
+            // SAFETY: as the caller says.
+            let status = unsafe { property(which, &mut value) };
+            if status == 0 { value } else { -1 }
+        };
+        Self { major: part(0), minor: part(1), patch: part(2) }
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.major, self.minor, self.patch)
+    }
 }
 
 /// A struct of functions of a library, and how to load it.

@@ -8,10 +8,10 @@ use std::ffi::{c_int, c_uint};
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use super::driver::{Context, Handle};
+use super::driver::{Context, Failure, Handle};
 use super::lend::{Allocator, Lender, Refusal, checked};
-use super::load::{Library, Missing, Wanted, functions};
-use super::turn::Turn;
+use super::load::{Library, Missing, Version, Wanted, functions};
+use super::turn::{Pixels, Turn};
 
 /// The library.
 pub const WANTED: Wanted = Wanted {
@@ -37,6 +37,21 @@ functions! {
         fn nvjpegGetImageInfo(Handle, *const u8, usize, *mut c_int, *mut c_int, *mut c_int, *mut c_int) -> Status;
         fn nvjpegDecodeBatchedInitialize(Handle, Handle, c_int, c_int, c_int) -> Status;
         fn nvjpegDecodeBatched(Handle, Handle, *const *const u8, *const usize, *mut Image, Handle) -> Status;
+    }
+}
+
+functions! {
+    struct EncodeFunctions {
+        fn nvjpegEncoderStateCreate(Handle, *mut Handle, Handle) -> Status;
+        fn nvjpegEncoderStateDestroy(Handle) -> Status;
+        fn nvjpegEncoderParamsCreate(Handle, *mut Handle, Handle) -> Status;
+        fn nvjpegEncoderParamsDestroy(Handle) -> Status;
+        fn nvjpegEncoderParamsSetQuality(Handle, c_int, Handle) -> Status;
+        fn nvjpegEncoderParamsSetOptimizedHuffman(Handle, c_int, Handle) -> Status;
+        fn nvjpegEncoderParamsSetSamplingFactors(Handle, c_int, Handle) -> Status;
+        fn nvjpegEncodeImage(Handle, Handle, Handle, *const Image, c_int, c_int, c_int, Handle) -> Status;
+        fn nvjpegEncodeYUV(Handle, Handle, Handle, *const Image, c_int, c_int, c_int, Handle) -> Status;
+        fn nvjpegEncodeRetrieveBitstream(Handle, Handle, *mut u8, *mut usize, Handle) -> Status;
     }
 }
 
@@ -74,8 +89,10 @@ pub struct Picture {
 /// The library, loaded.
 pub struct Nvjpeg {
     functions: Functions,
+    /// Not all builds have them.
+    encoding: Result<EncodeFunctions, Missing>,
     library: Library,
-    version: (i32, i32, i32),
+    version: Version,
 }
 
 impl Nvjpeg {
@@ -89,17 +106,14 @@ impl Nvjpeg {
         let library = Library::open(WANTED)?;
         // SAFETY: the types are those of the header, which are the same in versions 12 and 13.
         let functions = unsafe { Functions::load(&library) }?;
-        let property = |which: c_int| {
-            let mut value = 0;
-            // SAFETY: writes one number.
-            let status = unsafe { (functions.nvjpegGetProperty)(which, &mut value) };
-            if status == 0 { value } else { -1 }
-        };
-        let version @ (major, minor, patch) = (property(0), property(1), property(2));
-        if !(12..=13).contains(&major) {
-            return Err(library.refuse(format!("{major}.{minor}.{patch}")));
+        // SAFETY: the function is what is asked for here.
+        let version = unsafe { Version::ask(functions.nvjpegGetProperty) };
+        if !(12..=13).contains(&version.major) {
+            return Err(library.refuse(version));
         }
-        Ok(Self { functions, library, version })
+        // SAFETY: as above.
+        let encoding = unsafe { EncodeFunctions::load(&library) };
+        Ok(Self { functions, encoding, library, version })
     }
 
     /// Where it was found.
@@ -109,8 +123,7 @@ impl Nvjpeg {
 
     /// Its version.
     pub fn version(&self) -> String {
-        let (major, minor, patch) = self.version;
-        format!("{major}.{minor}.{patch}")
+        self.version.to_string()
     }
 }
 
@@ -272,6 +285,192 @@ impl Drop for State {
         if !self.state.is_null() {
             // SAFETY: it is live and destroyed once; nothing of it is in use.
             unsafe { (self.library.functions.nvjpegJpegStateDestroy)(self.state) };
+        }
+    }
+}
+
+/// Pixels that share a sample of colour; one sample alone is brightness.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)] // across and down
+pub enum Sampling {
+    By1x1 = 0,
+    By2x1 = 1,
+    By2x2 = 2,
+    By1x2 = 3,
+    By4x1 = 4,
+    By4x2 = 5,
+    Grey = 6,
+}
+
+/// An encoder of one device, for the life of the process.
+pub struct Encoder {
+    functions: &'static EncodeFunctions,
+    context: Context,
+    lender: &'static Lender,
+    handle: Handle,
+}
+
+// SAFETY: the library's handle may be used by many threads at once.
+unsafe impl Send for Encoder {}
+// SAFETY: as above.
+unsafe impl Sync for Encoder {}
+
+impl Encoder {
+    /// Of this context, with memory of this lender.
+    pub fn new(library: &'static Nvjpeg, context: Context, lender: &'static Lender) -> Result<Self, Refusal> {
+        let functions = library.encoding.as_ref().map_err(|missing| {
+            Refusal::Data(Failure { call: "loading encoders", code: 0, reason: missing.to_string() })
+        })?;
+        let (mut device, mut locked) = (lender.device(), lender.locked());
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: the allocators are copied, and what they name lives as long as the process.
+        let code = unsafe { (library.functions.nvjpegCreateExV2)(0, &mut device, &mut locked, 0, &mut handle) };
+        checked(lender, "nvjpegCreateExV2", code)?;
+        Ok(Self { functions, context, lender, handle })
+    }
+
+    /// What one encode at a time needs.
+    pub fn state(&self) -> Result<EncodeState, Refusal> {
+        let mut state = EncodeState {
+            functions: self.functions,
+            lender: self.lender,
+            handle: self.handle,
+            state: std::ptr::null_mut(),
+            parameters: std::ptr::null_mut(),
+            turn: Turn::new(self.context)?,
+            length: Box::new(0),
+        };
+        let stream = state.turn.stream().handle();
+        state.turn.begin();
+        // SAFETY: the handle is live; each writes one handle, which the state gives back.
+        let code = unsafe { (self.functions.nvjpegEncoderStateCreate)(self.handle, &mut state.state, stream) };
+        checked(self.lender, "nvjpegEncoderStateCreate", code)?;
+        // SAFETY: as above.
+        let code = unsafe { (self.functions.nvjpegEncoderParamsCreate)(self.handle, &mut state.parameters, stream) };
+        checked(self.lender, "nvjpegEncoderParamsCreate", code)?;
+        Ok(state)
+    }
+}
+
+/// One encode at a time: its memory, its stream and the bytes it gives.
+pub struct EncodeState {
+    functions: &'static EncodeFunctions,
+    lender: &'static Lender,
+    handle: Handle,
+    state: Handle,
+    parameters: Handle,
+    turn: Turn,
+    /// What the library may write at any time until the stream has been waited for.
+    length: Box<usize>,
+}
+
+// SAFETY: a state has one owner at a time, and the library does not care which thread that is.
+unsafe impl Send for EncodeState {}
+
+impl EncodeState {
+    /// What it does, and with which bytes.
+    pub fn turn(&mut self) -> &mut Turn {
+        &mut self.turn
+    }
+
+    /// Whether its last work is done.
+    pub fn is_settled(&self) -> bool {
+        self.turn.is_settled()
+    }
+
+    /// Puts the encode of pixels, red, green and blue or grey, into the stream.
+    pub fn encode(&mut self, pixels: &Pixels, quality: u8, sampling: Sampling) -> Result<(), Refusal> {
+        const PIXELS: c_int = Shape::Pixels as c_int;
+        let Self { functions, lender, handle, state, parameters, turn, .. } = self;
+        let stream = turn.stream().handle();
+        // SAFETY: the parameters and the stream are live.
+        let codes = unsafe {
+            [
+                (
+                    "nvjpegEncoderParamsSetQuality",
+                    (functions.nvjpegEncoderParamsSetQuality)(*parameters, quality.into(), stream),
+                ),
+                // The tables of the standard: they are the same for all tiles, and stand in the file once.
+                (
+                    "nvjpegEncoderParamsSetOptimizedHuffman",
+                    (functions.nvjpegEncoderParamsSetOptimizedHuffman)(*parameters, 0, stream),
+                ),
+                (
+                    "nvjpegEncoderParamsSetSamplingFactors",
+                    (functions.nvjpegEncoderParamsSetSamplingFactors)(*parameters, sampling as c_int, stream),
+                ),
+            ]
+        };
+        codes.into_iter().try_for_each(|(call, code)| checked(lender, call, code))?;
+        let mut image = Image { planes: [std::ptr::null_mut(); COMPONENTS], pitches: [0; COMPONENTS] };
+        image.planes[0] = pixels.address as *mut u8;
+        image.pitches[0] = pixels.width as usize * usize::from(pixels.samples);
+        let (width, height) = (pixels.width as c_int, pixels.height as c_int);
+        turn.begin();
+        // SAFETY: handles are live; the struct lives during the call, which copies it; the pixels are device memory of
+        // that size, which its owner keeps until this state has been waited for.
+        let (call, code) = unsafe {
+            match sampling {
+                Sampling::Grey => {
+                    let encode = functions.nvjpegEncodeYUV;
+                    let grey = sampling as c_int;
+                    ("nvjpegEncodeYUV", encode(*handle, *state, *parameters, &image, grey, width, height, stream))
+                }
+                _ => {
+                    let encode = functions.nvjpegEncodeImage;
+                    ("nvjpegEncodeImage", encode(*handle, *state, *parameters, &image, PIXELS, width, height, stream))
+                }
+            }
+        };
+        checked(lender, call, code)
+    }
+
+    /// Waits for the encode, and for its bytes; gives them.
+    pub fn bytes(&mut self) -> Result<&[u8], Refusal> {
+        let length = self.retrieve(None)?;
+        let written = self.retrieve(Some(length))?;
+        Ok(self.turn.bytes(0..length.min(written)))
+    }
+
+    /// Asks for the length, or for the bytes where it is known; waits for the answer.
+    fn retrieve(&mut self, length: Option<usize>) -> Result<usize, Refusal> {
+        *self.length = length.unwrap_or(0);
+        let out = match length {
+            Some(length) => self.turn.input(length)?.as_mut_ptr(),
+            None => std::ptr::null_mut(),
+        };
+        self.turn.begin();
+        // SAFETY: handles are live; there is room for as many bytes as the call is told of; they and the number stay
+        // where they are until the stream has been waited for.
+        let code = unsafe {
+            (self.functions.nvjpegEncodeRetrieveBitstream)(
+                self.handle,
+                self.state,
+                out,
+                &mut *self.length,
+                self.turn.stream().handle(),
+            )
+        };
+        checked(self.lender, "nvjpegEncodeRetrieveBitstream", code)?;
+        self.turn.settle()?;
+        Ok(*self.length)
+    }
+}
+
+impl Drop for EncodeState {
+    fn drop(&mut self) {
+        // Where the driver does not answer any more, neither does the library.
+        if !self.turn.ends() {
+            return;
+        }
+        // SAFETY: each is live and destroyed once; nothing of them is in use.
+        unsafe {
+            if !self.state.is_null() {
+                (self.functions.nvjpegEncoderStateDestroy)(self.state);
+            }
+            if !self.parameters.is_null() {
+                (self.functions.nvjpegEncoderParamsDestroy)(self.parameters);
+            }
         }
     }
 }

@@ -4,6 +4,19 @@ use std::ops::Range;
 
 use super::driver::{Context, Event, Failure, Locked, Stream};
 
+/// Pixels in device memory that a library encodes: samples of a pixel side by side, rows one behind the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pixels {
+    /// Where they begin.
+    pub address: u64,
+    /// Pixels of a row.
+    pub width: u32,
+    /// Rows.
+    pub height: u32,
+    /// Samples of a pixel.
+    pub samples: u16,
+}
+
 /// The work of one state of a library.
 #[derive(Debug)]
 pub struct Turn {
@@ -31,7 +44,7 @@ impl Turn {
         !self.busy || self.done.is_done().unwrap_or(true)
     }
 
-    /// Room for the bytes of the next work; waits for the last one, which may still read them.
+    /// Room for the bytes that the next work reads or writes; waits for the last one, which may still use them.
     pub fn input(&mut self, length: usize) -> Result<&mut [u8], Failure> {
         if self.busy {
             self.done.wait()?;
@@ -55,6 +68,13 @@ impl Turn {
         self.done.record(&self.stream)?;
         self.busy = true;
         Ok(&self.done)
+    }
+
+    /// Waits for all that is in its stream so far: its bytes may be read and written again.
+    pub fn settle(&mut self) -> Result<(), Failure> {
+        self.finish()?.wait()?;
+        self.busy = false;
+        Ok(())
     }
 
     /// Waits for all of its stream; `false` where the driver does not answer any more, and neither will the library.

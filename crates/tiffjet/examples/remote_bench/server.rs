@@ -1,6 +1,8 @@
-//! A server of the files of a folder, or of one: parts of them, from memory, a thread for each connection.
+//! A server of the files of a folder: parts of them, from the system's cache of pages straight to the network as web
+//! servers do it, a thread for each connection.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -12,7 +14,7 @@ pub struct Server {
     folder: PathBuf,
     /// Added to every answer.
     delay: Duration,
-    files: Mutex<HashMap<PathBuf, Arc<Vec<u8>>>>,
+    files: Mutex<HashMap<PathBuf, Arc<(File, u64)>>>,
 }
 
 impl Server {
@@ -31,19 +33,21 @@ impl Server {
         Ok(port)
     }
 
-    fn file(&self, target: &str) -> io::Result<Arc<Vec<u8>>> {
+    fn file(&self, target: &str) -> io::Result<Arc<(File, u64)>> {
         let name = target.trim_start_matches('/').split('?').next().unwrap_or_default();
         if name.split('/').any(|part| part == "..") {
             return Err(io::ErrorKind::NotFound.into());
         }
         let path = self.folder.join(name);
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(bytes) = files.get(&path) {
-            return Ok(bytes.clone());
+        if let Some(file) = files.get(&path) {
+            return Ok(file.clone());
         }
-        let bytes = Arc::new(std::fs::read(&path)?);
-        files.insert(path, bytes.clone());
-        Ok(bytes)
+        let file = File::open(&path)?;
+        let length = file.metadata()?.len();
+        let file = Arc::new((file, length));
+        files.insert(path, file.clone());
+        Ok(file)
     }
 
     fn serve(&self, stream: TcpStream) -> io::Result<()> {
@@ -72,17 +76,15 @@ impl Server {
             }
             let target = first.split(' ').nth(1).unwrap_or("/");
             match (self.file(target), range) {
-                (Ok(bytes), Some((from, to))) if from < bytes.len() => {
-                    let to = to.min(bytes.len() - 1);
-                    let part = &bytes[from..=to];
+                (Ok(file), Some((from, to))) if from < file.1 => {
+                    let (file, length) = &*file;
+                    let to = to.min(length - 1);
+                    let bytes = to - from + 1;
                     let head = format!(
-                        "HTTP/1.1 206 Partial Content\r\ncontent-length: {}\r\ncontent-range: bytes {from}-{to}/{}\r\netag: \"{:x}\"\r\n\r\n",
-                        part.len(),
-                        bytes.len(),
-                        bytes.len()
+                        "HTTP/1.1 206 Partial Content\r\ncontent-length: {bytes}\r\ncontent-range: bytes {from}-{to}/{length}\r\netag: \"{length:x}\"\r\n\r\n",
                     );
                     out.write_all(head.as_bytes())?;
-                    out.write_all(part)?;
+                    send(&out, file, from, bytes)?;
                 }
                 (Ok(_), _) => out.write_all(b"HTTP/1.1 416 Range Not Satisfiable\r\ncontent-length: 0\r\n\r\n")?,
                 (Err(_), _) => out.write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")?,
@@ -91,8 +93,20 @@ impl Server {
     }
 }
 
+/// Sends a part of a file without a look at it.
+fn send(out: &TcpStream, file: &File, mut at: u64, mut left: u64) -> io::Result<()> {
+    while left > 0 {
+        let most = usize::try_from(left).unwrap_or(usize::MAX);
+        match rustix::fs::sendfile(out, file, Some(&mut at), most)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            sent => left -= sent as u64,
+        }
+    }
+    Ok(())
+}
+
 /// First and last byte of `bytes=0-99`.
-fn parse_range(text: &str) -> Option<(usize, usize)> {
+fn parse_range(text: &str) -> Option<(u64, u64)> {
     let (from, to) = text.strip_prefix("bytes=")?.split_once('-')?;
     let (from, to) = (from.parse().ok()?, to.parse().ok()?);
     (from <= to).then_some((from, to))

@@ -12,6 +12,7 @@ use crate::layout::Layout;
 use crate::limits::usable_memory;
 use crate::plan::{ReadPlan, TileRead};
 use crate::source::Source;
+use crate::tensor::{HostBuffer, Storage};
 
 /// Bytes that all backends of the process share at most, unless one is given a cache of its own.
 const MOST: u64 = 512 << 20;
@@ -32,23 +33,24 @@ const AT_ONCE: usize = 1 << 10;
 
 /// The pixels of one tile that are inside the image, as (band, y, x), and their share of the budget while they live.
 pub(super) struct Pixels {
-    bytes: Vec<u8>,
+    /// As much memory as the tile has, of its own: where the cache lets go of it, it is gone.
+    memory: HostBuffer,
     held: Arc<AtomicUsize>,
 }
 
 impl Pixels {
     pub(super) fn bytes(&self) -> &[u8] {
-        &self.bytes
+        self.memory.host().unwrap_or_default()
     }
 
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes
+        self.memory.bytes_mut()
     }
 }
 
 impl Drop for Pixels {
     fn drop(&mut self) {
-        self.held.fetch_sub(self.bytes.len() + ENTRY, Ordering::Relaxed);
+        self.held.fetch_sub(self.memory.length() + ENTRY, Ordering::Relaxed);
     }
 }
 
@@ -226,13 +228,17 @@ impl Cache {
         while self.held().checked_add(charge)? > self.budget {
             match Arc::into_inner(state.evict()?) {
                 // Memory that is warm, and counted already.
-                Some(pixels) if pixels.bytes.len() == bytes => return Some(pixels),
+                Some(pixels) if pixels.memory.length() == bytes => return Some(pixels),
                 _ => {}
             }
         }
         self.held.fetch_add(charge, Ordering::Relaxed);
         drop(state);
-        Some(Pixels { bytes: vec![0; bytes], held: self.held.clone() })
+        let memory = HostBuffer::take_own(bytes);
+        if memory.is_none() {
+            self.held.fetch_sub(charge, Ordering::Relaxed);
+        }
+        Some(Pixels { memory: memory?, held: self.held.clone() })
     }
 
     /// Keeps a tile. Where another thread was faster, the other's stays.

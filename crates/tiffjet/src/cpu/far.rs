@@ -1,7 +1,7 @@
 //! Reading from far away: many requests are under way, and cores decode what has arrived while the rest is on its way.
 //!
 //! Lanes wait for requests and never for cores; cores decode and never wait for requests. So one slow server holds up nobody
-//! but who asked for its file.
+//! but who asked for its file. What is not compressed has no need of a core: lanes put it in its place.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,7 +14,7 @@ use rayon::{Scope, ThreadPool};
 use super::read::{Failures, RUN, Reader, with_decoded};
 use crate::error::{Error, Result};
 use crate::interrupt::{interruptible, wanted};
-use crate::plan::{TileRead, gather};
+use crate::plan::{Gathered, TileRead, gather};
 use crate::source::{Source, lanes};
 use crate::tensor::{HostBuffer, Report, Storage};
 
@@ -27,22 +27,38 @@ const SPARSE: usize = 64;
 struct Request {
     job: usize,
     range: Range<u64>,
+    runs: Vec<Run>,
+    /// Runs that are not done.
+    left: AtomicUsize,
+}
+
+/// Tiles of a request that one core decodes.
+struct Run {
+    range: Range<u64>,
     /// In the order of their bytes.
     tiles: Vec<usize>,
 }
 
 impl Request {
+    fn new(job: usize, gathered: Gathered, tiles: &[TileRead]) -> Self {
+        let mut runs: Vec<Run> = Vec::new();
+        for number in gathered.parts {
+            let range = &tiles[number].range;
+            match runs.last_mut() {
+                // Small ones together.
+                Some(run) if range.end - run.range.start <= RUN => {
+                    run.range.end = range.end;
+                    run.tiles.push(number);
+                }
+                _ => runs.push(Run { range: range.clone(), tiles: vec![number] }),
+            }
+        }
+        Self { job, range: gathered.range, left: AtomicUsize::new(runs.len()), runs }
+    }
+
     fn bytes(&self) -> u64 {
         self.range.end - self.range.start
     }
-}
-
-/// What a request brought, until its last tile is decoded.
-struct Arrived {
-    request: usize,
-    bytes: HostBuffer,
-    /// Pieces of work that are not done.
-    left: AtomicUsize,
 }
 
 struct Far<'a> {
@@ -90,7 +106,7 @@ pub(super) fn read(
         let tiles = &reader.plan.tiles;
         let ranges: Vec<Range<u64>> = tiles.iter().map(|tile| tile.range.clone()).collect();
         let gathered = gather(&ranges, distance.gap, distance.request);
-        requests.extend(gathered.into_iter().map(|g| Request { job, range: g.range, tiles: g.parts }));
+        requests.extend(gathered.into_iter().map(|gathered| Request::new(job, gathered, tiles)));
         sparse.extend(tiles.iter().filter(|tile| tile.range.is_empty()).map(|tile| (job, tile)));
     }
     if requests.is_empty() && sparse.is_empty() {
@@ -191,79 +207,65 @@ impl<'a> Far<'a> {
         }
     }
 
-    /// One request; what it brings is work for the cores.
+    /// One request; what it brings is work for the cores, as it comes.
     fn fetch<'c>(&'c self, number: usize, cores: &Scope<'c>) {
         let request = &self.requests[number];
         let reader = &self.readers[request.job];
+        let mut landed = 0;
+        let mut work = |i: usize, bytes: HostBuffer| {
+            landed += 1;
+            match reader.is_copy() {
+                // Done before a core is awake, while it is in the cache of this one.
+                true => self.decode(number, i, bytes),
+                false => cores.spawn(move |_| self.decode(number, i, bytes)),
+            }
+        };
         let outcome = match self.stop.load(Ordering::Relaxed) {
             true => Err(Error::Cancelled { name: reader.source.name().clone() }),
             // A lane does not know who waits for it.
             false if self.requests.len() > 1 => {
                 let stop = self.stop.clone();
-                interruptible(move || stop.load(Ordering::Relaxed), || bring(reader.source, &request.range))
+                interruptible(move || stop.load(Ordering::Relaxed), || bring(reader.source, request, &mut work))
             }
-            false => bring(reader.source, &request.range),
+            false => bring(reader.source, request, &mut work),
         };
         self.lock().report.bytes_read += request.bytes();
-        let bytes = match outcome {
-            Ok(bytes) => bytes,
-            Err(error) => {
-                // The first tile of the image that it would have brought is the one to name.
-                let first = request.tiles.iter().copied().min().unwrap_or(0);
-                self.fail(request.job, first, error);
-                return self.release(number);
-            }
-        };
-        let runs = self.runs(request);
-        let arrived = Arc::new(Arrived { request: number, bytes, left: AtomicUsize::new(runs.len()) });
-        for run in runs {
-            let arrived = arrived.clone();
-            cores.spawn(move |_| self.decode(arrived, run));
+        if let Err(error) = outcome {
+            // The first tile of the image that it would have brought is the one to name.
+            let first = request.runs.iter().flat_map(|run| &run.tiles).copied().min().unwrap_or(0);
+            self.fail(request.job, first, error);
         }
+        self.done(number, request.runs.len() - landed);
     }
 
-    /// Tiles of a request that one core decodes: small ones together.
-    fn runs(&self, request: &Request) -> Vec<Range<usize>> {
-        let tiles = &self.readers[request.job].plan.tiles;
-        let mut runs: Vec<Range<usize>> = Vec::new();
-        let mut bytes = 0;
-        for (i, &tile) in request.tiles.iter().enumerate() {
-            let more = tiles[tile].range.end - tiles[tile].range.start;
-            match runs.last_mut() {
-                Some(run) if bytes + more <= RUN => run.end = i + 1,
-                _ => {
-                    runs.push(i..i + 1);
-                    bytes = 0;
-                }
-            }
-            bytes += more;
-        }
-        runs
-    }
-
-    fn decode(&self, arrived: Arc<Arrived>, run: Range<usize>) {
-        let request = &self.requests[arrived.request];
+    fn decode(&self, number: usize, run: usize, bytes: HostBuffer) {
+        let request = &self.requests[number];
+        let run = &request.runs[run];
         let reader = &self.readers[request.job];
-        let _turn = self.decoders.enter();
-        let bytes = arrived.bytes.host().unwrap_or_default();
+        // What is only copied takes no memory.
+        let _turn = if reader.is_copy() { None } else { self.decoders.enter() };
         let done = with_decoded(|decoded| {
             let mut done = 0;
-            for &number in &request.tiles[run] {
+            for &number in &run.tiles {
                 if self.stop.load(Ordering::Relaxed) {
                     break;
                 }
                 let tile = &reader.plan.tiles[number];
-                if let Err(error) = reader.tile(tile, request.range.start, bytes, decoded) {
+                if let Err(error) = reader.tile(tile, run.range.start, bytes.host().unwrap_or_default(), decoded) {
                     self.fail(request.job, number, error);
                 }
                 done += 1;
             }
             done
         });
+        drop(bytes);
         self.lock().report.tiles += done;
-        if arrived.left.fetch_sub(1, Ordering::AcqRel) == 1 {
-            let number = arrived.request;
-            drop(arrived);
+        self.done(number, 1);
+    }
+
+    /// So many runs of a request are decoded, or will never come.
+    fn done(&self, number: usize, runs: usize) {
+        if runs > 0 && self.requests[number].left.fetch_sub(runs, Ordering::AcqRel) == runs {
             self.release(number);
         }
     }
@@ -287,14 +289,14 @@ impl<'a> Far<'a> {
     }
 }
 
-/// Fetches a range into new memory.
-fn bring(source: &dyn Source, range: &Range<u64>) -> Result<HostBuffer> {
-    let length = usize::try_from(range.end - range.start).ok();
-    let mut bytes = length.and_then(HostBuffer::take).ok_or_else(|| {
-        Error::limit(source.name(), "bytes of compressed tiles in memory", range.end - range.start, 0)
-    })?;
-    source.read_range(range.clone(), bytes.bytes_mut())?;
-    Ok(bytes)
+/// Fetches the runs of a request, each into memory of its own, and gives it away as it arrives.
+fn bring(source: &dyn Source, request: &Request, landed: &mut dyn FnMut(usize, HostBuffer)) -> Result<()> {
+    let ranges: Vec<Range<u64>> = request.runs.iter().map(|run| run.range.clone()).collect();
+    let lengths: Option<Vec<usize>> = ranges.iter().map(|r| usize::try_from(r.end - r.start).ok()).collect();
+    let memory = lengths
+        .and_then(|lengths| HostBuffer::take_parts(&lengths))
+        .ok_or_else(|| Error::limit(source.name(), "bytes of compressed tiles in memory", request.bytes(), 0))?;
+    source.deliver(&ranges, memory, landed)
 }
 
 /// Lets so many through at once.

@@ -14,6 +14,7 @@ mod tile;
 mod unpack;
 mod write;
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -23,7 +24,7 @@ use crate::backend::{
 };
 use crate::error::{Error, Result};
 use crate::plan::{OverviewPlan, WritePlan};
-use crate::rows::{Rows, RowsView};
+use crate::rows::{Rows, RowsBuf, RowsView};
 use crate::tensor::{HostBuffer, Report, Tensor};
 use cache::Cache;
 pub(crate) use cache::Closing;
@@ -97,6 +98,17 @@ impl Cpu {
     /// Makes the rows of one level from those of the level above, as the pipeline does.
     pub fn reducer(&self, plan: &OverviewPlan) -> Result<Box<dyn Reducer>> {
         reduce::reducer(plan, self.pool.clone())
+    }
+
+    /// The rows of the level above that some rows of a level are made from; `None` when there are no such rows.
+    pub fn needs(&self, plan: &OverviewPlan, ys: Range<usize>) -> Result<Option<Range<usize>>> {
+        reduce::needs(plan, ys)
+    }
+
+    /// Makes some rows of a level apart from the rest of it. `above` are rows of the level above from row `first` on, those
+    /// that they need among them; the result is what a reducer gives that has seen all rows.
+    pub fn reduce(&self, plan: &OverviewPlan, above: &RowsView<'_>, first: usize, ys: Range<usize>) -> Result<RowsBuf> {
+        reduce::part(plan, self.pool.clone(), above, first, ys)
     }
 
     /// How many cores work at once.

@@ -193,7 +193,8 @@ fn encode(
     };
     let mut encode = |image: &LevelPlan, rows: RowsView<'_>| {
         let first = (first / u64::from(image.format.height)) as u32;
-        write::encode(pool, &EncodeJob { name, rows: Rows::Host(rows), plan: image, first }, rows, &mut counted)
+        let job = EncodeJob { name, rows: Rows::Host(rows), plan: image, first, fallback: plan.fallback };
+        write::encode(pool, &job, rows, &mut counted)
     };
     encode(&plan.levels[level], *rows)?;
     let (Some(mask), Some(image)) = (rows.mask(), plan.masks.get(level)) else { return Ok(()) };

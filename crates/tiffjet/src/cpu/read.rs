@@ -13,6 +13,7 @@ use rayon::ThreadPool;
 use super::cache::{Cache, Pixels, Touch};
 use super::canvas::Canvas;
 use super::far;
+use super::stream::Rows;
 use super::team::together;
 use super::tile;
 use super::unpack::{self, Unpack};
@@ -34,8 +35,6 @@ const ALONE: usize = 64 << 10;
 const ALONE_CACHED: usize = 256 << 10;
 /// Bytes of a tile in that cache that one thread copies at a time.
 const COPIED: usize = 64 << 10;
-/// Rows between the one that is copied from there and the one that is fetched for later.
-const AHEAD: u32 = 4;
 /// Rows scattered by one system call.
 const SCATTER: usize = 512;
 
@@ -161,8 +160,8 @@ pub(super) struct Reader<'a> {
 enum Piece {
     /// Reads and decodes neighbouring tiles of the plan.
     Run(Range<usize>),
-    /// Copies rows of the wanted part of a tile that is in the cache.
-    Rows(usize, Range<u32>),
+    /// Copies rows of the wanted part of a band of a tile that is in the cache.
+    Rows { tile: usize, band: usize, rows: Range<u32> },
 }
 
 /// Threads take the next piece until none is left. Of several damaged tiles the first in the list of windows, and in its
@@ -272,23 +271,27 @@ impl Reader<'_> {
         pieces
     }
 
-    /// A tile that is in the cache, in pieces.
-    fn copies(&self, i: usize) -> impl Iterator<Item = Piece> {
-        let tile = &self.plan.tiles[i];
-        let row = tile.part.width as usize * self.plan.layout.dtype().size() * self.unpack.bands(tile).count();
+    /// A tile that is in the cache, in pieces: rows of one band, which lie in one place.
+    fn copies(&self, number: usize) -> impl Iterator<Item = Piece> {
+        let tile = &self.plan.tiles[number];
+        let row = tile.part.width as usize * self.plan.layout.dtype().size();
         let step = (COPIED / row.max(1)).max(1);
         let height = tile.part.height;
-        (0..height).step_by(step).map(move |y| Piece::Rows(i, y..height.min(y.saturating_add(step as u32))))
+        let rows = move |y: u32| y..height.min(y.saturating_add(step as u32));
+        (0..self.unpack.bands(tile).count()).flat_map(move |band| {
+            (0..height).step_by(step).map(move |y| Piece::Rows { tile: number, band, rows: rows(y) })
+        })
     }
 
     fn piece(&self, piece: &Piece, scratch: &mut Scratch, report: &mut Report) -> Result<()> {
         match piece {
             Piece::Run(run) => self.run(run.clone(), scratch, report),
-            Piece::Rows(i, rows) => {
-                if let Some(pixels) = self.touched.get(*i).and_then(Touch::kept) {
-                    report.tiles += usize::from(rows.start == 0);
-                    report.cached += usize::from(rows.start == 0);
-                    self.copy(&self.plan.tiles[*i], rows.clone(), pixels);
+            Piece::Rows { tile, band, rows } => {
+                if let Some(pixels) = self.touched.get(*tile).and_then(Touch::kept) {
+                    let first = usize::from(rows.start == 0 && *band == 0);
+                    report.tiles += first;
+                    report.cached += first;
+                    self.copy(&self.plan.tiles[*tile], *band..*band + 1, rows.clone(), pixels);
                 }
                 Ok(())
             }
@@ -317,7 +320,7 @@ impl Reader<'_> {
                 }
                 let again = matches!(touched.get(i), Some(Touch::Again));
                 match if again { self.keep(tile, scratch) } else { None } {
-                    Some(pixels) => self.copy(tile, 0..tile.part.height, &pixels),
+                    Some(pixels) => self.copy(tile, 0..usize::MAX, 0..tile.part.height, &pixels),
                     None => {
                         let Scratch { encoded, decoded, held } = scratch;
                         self.tile(tile, held.start, encoded, decoded)?;
@@ -346,20 +349,17 @@ impl Reader<'_> {
         Some(cache.keep(&self.job(), tile, pixels))
     }
 
-    /// Puts rows of the wanted part of a kept tile in their place.
-    fn copy(&self, tile: &TileRead, rows: Range<u32>, pixels: &Pixels) {
+    /// Puts rows of the wanted part of some bands of a kept tile in their place.
+    fn copy(&self, tile: &TileRead, bands: Range<usize>, rows: Range<u32>, pixels: &Pixels) {
         let (height, width) = self.plan.layout.size_inside(tile.row, tile.col);
         let (height, width) = (height as usize, width as usize);
         let size = self.plan.layout.dtype().size();
-        for (out, band) in self.unpack.bands(tile) {
-            let row = |y: u32| {
-                let start = (band * height + (tile.part.y + y) as usize) * width + tile.part.x as usize;
-                &pixels.bytes()[start * size..][..tile.part.width as usize * size]
-            };
-            for y in rows.clone() {
-                let soon = y.saturating_add(AHEAD).min(rows.end - 1);
-                self.unpack.copy_ahead(row(y), self.row(out, tile, y), row(soon));
-            }
+        let (count, first) = (rows.len(), tile.part.y + rows.start);
+        for (out, band) in self.unpack.bands(tile).skip(bands.start).take(bands.len()) {
+            let start = (band * height + first as usize) * width + tile.part.x as usize;
+            let from = &pixels.bytes()[start * size..];
+            let from = Rows::new(from, count, tile.part.width as usize * size, width * size);
+            self.unpack.copy_rows(from, |y| self.row(out, tile, rows.start + y as u32));
         }
         self.unpack.settle();
     }
@@ -489,6 +489,10 @@ impl Reader<'_> {
             self.unpack.in_place(block, tile.part.width as usize * layout.dtype().size());
             return Ok(());
         }
+        if layout.rows_are_bytes() && bytes.len() as u64 >= layout.decoded_bytes(tile.rows) {
+            self.place_bytes(tile, bytes, layout.decoded_bytes(1) as usize);
+            return Ok(());
+        }
         let plain = sized(buffer, layout.plain_bytes(tile.rows) as usize);
         if layout.packed_chroma().is_none() && layout.codec.decodes_along() {
             return self.decode_along(tile, &encoded, plain).map_err(fails);
@@ -514,6 +518,20 @@ impl Reader<'_> {
         self.unpack.settle();
         // Some writers leave out the rows of a tile that hang over the lower edge of the image.
         if placed == all { Ok(()) } else { outcome }
+    }
+
+    /// Unpacks the wanted rows of an uncompressed tile where they are.
+    fn place_bytes(&self, tile: &TileRead, bytes: &[u8], row_bytes: usize) {
+        let first = (tile.part.y - tile.first_row) as usize;
+        for (y, row) in bytes.chunks_exact(row_bytes).skip(first).take(tile.part.height as usize).enumerate() {
+            self.unpack.row(row, tile, |band| self.row(band, tile, y as u32));
+        }
+        self.unpack.settle();
+    }
+
+    /// Whether tiles need hardly more than to be copied.
+    pub(super) fn is_copy(&self) -> bool {
+        self.plan.layout.rows_are_bytes() && self.unpack.is_plain()
     }
 
     /// Unpacks the wanted rows of a decoded tile.

@@ -6,6 +6,9 @@
 /// Results below this size may still be in a cache when they are used.
 const LARGE: usize = 8 << 20;
 
+/// Rows between the one that is copied and the one that is fetched for later.
+const AHEAD: usize = 8;
+
 /// Bytes of a line of the caches.
 const LINE: usize = 64;
 
@@ -17,6 +20,29 @@ pub(super) enum Copy {
     /// Past them, with the widest stores there are.
     #[cfg(target_arch = "x86_64")]
     Past,
+}
+
+/// Rows of one length that lie apart.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rows<'a> {
+    bytes: &'a [u8],
+    /// Bytes of a row.
+    length: usize,
+    /// Bytes from one row to the next.
+    stride: usize,
+}
+
+impl<'a> Rows<'a> {
+    /// `count` rows of `length` bytes, the first at the beginning of `bytes`.
+    pub(super) fn new(bytes: &'a [u8], count: usize, length: usize, stride: usize) -> Self {
+        assert!(length <= stride, "rows must not overlap");
+        let end = count.saturating_sub(1) * stride + if count > 0 { length } else { 0 };
+        Self { bytes: &bytes[..end], length, stride }
+    }
+
+    fn iter(self) -> impl ExactSizeIterator<Item = &'a [u8]> {
+        self.bytes.chunks(self.stride.max(1)).map(move |row| &row[..self.length])
+    }
 }
 
 impl Copy {
@@ -51,21 +77,15 @@ impl Copy {
         }
     }
 
-    /// Copies a row of pixels that have not been touched for long, while `soon`, which is to be copied a little later,
-    /// is fetched: rows of a window lie too far apart for a processor to see where they go on.
-    pub(super) fn row_ahead(self, from: &[u8], to: &mut [u8], soon: &[u8]) {
-        if self != Self::Plain {
-            return self.row(from, to);
+    /// Copies rows of pixels that have not been touched for long. Rows of a window lie too far apart for a processor to
+    /// see where they go on, so those that are due a little later are fetched on the way.
+    pub(super) fn rows<'c>(self, from: Rows<'_>, place: impl FnMut(usize) -> &'c mut [u8]) {
+        #[cfg(target_arch = "x86_64")]
+        if self == Self::Plain && std::arch::is_x86_feature_detected!("avx") {
+            // SAFETY: AVX is there.
+            return unsafe { rows_ahead(from, place) };
         }
-        let (lines, rest) = from.as_chunks::<LINE>();
-        let (places, place) = to.as_chunks_mut::<LINE>();
-        for (i, (line, place)) in lines.iter().zip(places).enumerate() {
-            if let Some(line) = soon.get(i * LINE) {
-                fetch(line);
-            }
-            *place = *line;
-        }
-        place.copy_from_slice(rest);
+        from.iter().zip((0..).map(place)).for_each(|(row, place)| self.row(row, place));
     }
 
     /// Makes what was copied visible to other threads before they are told of it.
@@ -78,17 +98,32 @@ impl Copy {
     }
 }
 
-/// Asks for a line of memory, without waiting for it.
-#[inline(always)]
-fn fetch(line: &u8) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        // SAFETY: every x86-64 processor has it; it reads nothing as far as a program can tell.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(std::ptr::from_ref(line).cast()) };
+/// Lines are copied one by one and each brings another one nearer, which a call of `memcpy` would not.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx")]
+fn rows_ahead<'c>(from: Rows<'_>, mut place: impl FnMut(usize) -> &'c mut [u8]) {
+    use std::arch::x86_64::{__m256i, _MM_HINT_T1, _mm_prefetch, _mm256_lddqu_si256, _mm256_storeu_si256};
+    let rows = from.iter().len();
+    for (y, row) in from.iter().enumerate() {
+        let ahead = if y + AHEAD < rows { AHEAD * from.stride } else { 0 };
+        let to = place(y);
+        assert_eq!(row.len(), to.len());
+        let end = row.len() / LINE * LINE;
+        for i in (0..end).step_by(LINE) {
+            // SAFETY: `i + LINE <= end`, which is inside both slices. What is fetched ahead is not read as far as a
+            // program can tell.
+            unsafe {
+                let line = row.as_ptr().add(i);
+                _mm_prefetch::<_MM_HINT_T1>(line.wrapping_add(ahead).cast());
+                // Plain loads and stores in a loop are what compilers make that call of.
+                let low = _mm256_lddqu_si256(line.cast::<__m256i>());
+                let high = _mm256_lddqu_si256(line.add(LINE / 2).cast::<__m256i>());
+                _mm256_storeu_si256(to.as_mut_ptr().add(i).cast(), low);
+                _mm256_storeu_si256(to.as_mut_ptr().add(i + LINE / 2).cast(), high);
+            }
+        }
+        to[end..].copy_from_slice(&row[end..]);
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = line;
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -126,11 +161,21 @@ mod tests {
                 copy.settle();
                 assert_eq!(&to[start..start + length], &from[3..3 + length]);
                 assert!(to[..start].iter().chain(&to[start + length..]).all(|&b| b == 0));
-                for soon in [0..0, 0..length, 990..1000] {
-                    let mut other = vec![0; 1000];
-                    Copy::Plain.row_ahead(&from[3..3 + length], &mut other[start..start + length], &from[soon]);
-                    assert_eq!(other, to);
-                }
+            }
+        }
+    }
+
+    #[test]
+    fn rows_come_to_their_places_whatever_lies_between() {
+        let from: Vec<u8> = (0..5000u32).map(|i| (i * 7 % 251) as u8).collect();
+        for (count, length, stride) in [(0, 5, 5), (1, 0, 0), (1, 64, 64), (7, 200, 333), (3, 1, 64), (12, 384, 400)] {
+            for copy in [Copy::Plain, Copy::for_output(LARGE)] {
+                let mut to = vec![0; count * length];
+                let mut places = to.chunks_exact_mut(length.max(1));
+                copy.rows(Rows::new(&from[3..], count, length, stride), |_| places.next().unwrap_or_default());
+                copy.settle();
+                let rows = (0..count).flat_map(|y| &from[3 + y * stride..][..length]).copied();
+                assert!(rows.eq(to), "{count} rows of {length} bytes, {stride} apart");
             }
         }
     }

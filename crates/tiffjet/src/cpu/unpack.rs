@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
-use super::stream::Copy;
+use super::stream::{Copy, Rows};
 use crate::codec::Unit;
 use crate::dtype::{ByteOrder, DType, SampleKind};
 use crate::layout::Predictor;
@@ -88,9 +88,9 @@ impl Unpack {
         self.copy.settle();
     }
 
-    /// Copies a row of pixels to its place, while another that comes later is fetched.
-    pub(super) fn copy_ahead(&self, from: &[u8], to: &mut [u8], soon: &[u8]) {
-        self.copy.row_ahead(from, to, soon);
+    /// Copies rows of pixels to their places.
+    pub(super) fn copy_rows<'c>(&self, from: Rows<'_>, place: impl FnMut(usize) -> &'c mut [u8]) {
+        self.copy.rows(from, place);
     }
 
     /// Output bands of a tile, each with its place in the tile's pixels.

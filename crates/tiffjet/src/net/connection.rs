@@ -16,6 +16,11 @@ use super::watch::{TICK, Watch};
 const IDLE: Duration = Duration::from_secs(20);
 /// Idle connections to one host.
 const KEPT: usize = 64;
+/// Connections that are made beside the first one to a host. The first answer is that of a header; the requests for tiles
+/// that follow find them ready, and wait for no handshake.
+const AHEAD: usize = 3;
+/// Those that nobody wants by then are closed: a server that serves one after the other must not wait for them.
+const SPARE: Duration = Duration::from_secs(2);
 /// Bytes read ahead: the head of a response and what comes with it.
 const BUFFER: usize = 16 << 10;
 
@@ -42,7 +47,9 @@ pub(super) struct Connection {
     /// Where in the buffer the bytes are that nobody has taken.
     start: usize,
     since: Instant,
-    /// It has served a request before, so the other side may have closed it.
+    /// It was made ahead, and has not been asked for.
+    spare: bool,
+    /// It has waited for its request, so the other side may have closed it.
     pub(super) used: bool,
 }
 
@@ -50,7 +57,36 @@ pub(super) struct Connection {
 /// parent.
 static IDLE_CONNECTIONS: Mutex<Option<(u32, Idle)>> = Mutex::new(None);
 
-type Idle = HashMap<Host, Vec<Connection>>;
+type Idle = HashMap<Host, Waiting>;
+
+/// Idle connections to one host.
+#[derive(Default)]
+struct Waiting {
+    connections: Vec<Connection>,
+    /// When some were made ahead.
+    ahead: Option<Instant>,
+}
+
+impl Waiting {
+    /// One that is open still.
+    fn take(&mut self) -> Option<Connection> {
+        while let Some(connection) = self.connections.pop() {
+            if connection.since.elapsed() < IDLE && connection.is_open() {
+                return Some(connection);
+            }
+        }
+        None
+    }
+
+    /// Whether this is the time to make some ahead: nobody has come by for long.
+    fn is_alone(&mut self) -> bool {
+        let alone = self.ahead.is_none_or(|at| at.elapsed() >= IDLE);
+        if alone {
+            self.ahead = Some(Instant::now());
+        }
+        alone
+    }
+}
 
 fn with_idle<T>(work: impl FnOnce(&mut Idle) -> T) -> T {
     let mut idle = IDLE_CONNECTIONS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -67,15 +103,34 @@ fn with_idle<T>(work: impl FnOnce(&mut Idle) -> T) -> T {
 impl Connection {
     /// One that is idle, or a new one.
     pub(super) fn to(host: &Host, connect: Duration, watch: &Watch) -> io::Result<Self> {
-        let idle = with_idle(|idle| {
-            let list = idle.get_mut(host)?;
-            list.retain(|connection| connection.since.elapsed() < IDLE);
-            list.pop()
+        let (idle, alone) = with_idle(|idle| {
+            let waiting = idle.entry(host.clone()).or_default();
+            let found = waiting.take();
+            let alone = found.is_none() && waiting.is_alone();
+            (found, alone)
         });
+        if alone {
+            dial_ahead(host, connect, watch);
+        }
         match idle {
-            Some(connection) => Ok(connection),
+            Some(connection) => Ok(Self { spare: false, ..connection }),
             None => Self::new(host, connect, watch),
         }
+    }
+
+    /// Whether the other side has not closed it.
+    fn is_open(&self) -> bool {
+        let (tcp, secure) = match &self.stream {
+            Stream::Plain(tcp) => (tcp, false),
+            Stream::Tls(tls) => (&tls.sock, true),
+        };
+        let peeked = tcp.set_nonblocking(true).and_then(|()| tcp.peek(&mut [0]));
+        let open = match peeked {
+            // Under TLS a server has something to say by itself.
+            Ok(bytes) => bytes > 0 && secure,
+            Err(error) => error.kind() == ErrorKind::WouldBlock,
+        };
+        tcp.set_nonblocking(false).is_ok() && open
     }
 
     /// A new one.
@@ -93,8 +148,15 @@ impl Connection {
                 Stream::Tls(Box::new(StreamOwned::new(client, tcp)))
             }
         };
-        let mut connection =
-            Self { host: host.clone(), stream, buffer: Vec::new(), start: 0, since: Instant::now(), used: false };
+        let mut connection = Self {
+            host: host.clone(),
+            stream,
+            buffer: Vec::new(),
+            start: 0,
+            since: Instant::now(),
+            spare: false,
+            used: false,
+        };
         connection.shake_hands(watch)?;
         Ok(connection)
     }
@@ -117,9 +179,9 @@ impl Connection {
         self.start = 0;
         (self.used, self.since) = (true, Instant::now());
         with_idle(|idle| {
-            let list = idle.entry(self.host.clone()).or_default();
-            if list.len() < KEPT {
-                list.push(self);
+            let waiting = idle.entry(self.host.clone()).or_default();
+            if waiting.connections.len() < KEPT {
+                waiting.connections.push(self);
             }
         });
     }
@@ -205,6 +267,25 @@ fn patiently<T>(watch: &Watch, mut work: impl FnMut() -> io::Result<T>) -> io::R
             Err(e) if e.kind() == ErrorKind::Interrupted => watch.waited(since)?,
             done => return done,
         }
+    }
+}
+
+/// Makes connections that will be wanted soon, and closes them when they were not. What fails here, the request that
+/// needs it tells.
+fn dial_ahead(host: &Host, connect: Duration, watch: &Watch) {
+    for _ in 0..AHEAD {
+        let (host, watch) = (host.clone(), watch.clone());
+        let dial = move || {
+            let Ok(connection) = Connection::new(&host, connect, &watch) else { return };
+            Connection { spare: true, ..connection }.keep();
+            std::thread::sleep(SPARE);
+            with_idle(|idle| {
+                if let Some(waiting) = idle.get_mut(&host) {
+                    waiting.connections.retain(|one| !one.spare || one.since.elapsed() < SPARE);
+                }
+            });
+        };
+        drop(std::thread::Builder::new().name("tiffjet-dial".to_owned()).spawn(dial));
     }
 }
 

@@ -7,7 +7,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::hash::{BuildHasher, RandomState};
-use std::io::{BufWriter, Seek, SeekFrom, Write};
+use std::io::{BufWriter, ErrorKind, IoSlice, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -21,6 +21,10 @@ use crate::error::{Error, Result};
 const SUFFIX: &str = ".tiffjet-part";
 /// Tiles that are smaller share a system call.
 const BUFFER: usize = 64 << 10;
+/// How `statfs` names a file system in memory.
+const TMPFS: u64 = 0x0102_1994;
+/// Bytes of a file that takes longer to free than a thread to start.
+const LARGE: u64 = 4 << 20;
 
 /// A local file that appears when it is whole.
 #[derive(Debug)]
@@ -76,8 +80,12 @@ impl FileSink {
         use std::io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
         self.file.flush()?;
         self.file.get_ref().sync_all()?;
+        let old = File::open(&self.target).ok();
         fs::rename(&self.part, &self.target)?;
         self.committed = true;
+        if let Some(old) = old {
+            let_go(old);
+        }
         // The name is on the disk when its directory is. Not every directory can be opened or synced: then the file
         // is there all the same.
         match File::open(&self.directory).and_then(|directory| directory.sync_all()) {
@@ -96,10 +104,25 @@ impl Sink for FileSink {
         self.file.write_all(bytes).map_err(|e| Error::io(&self.name, e))
     }
 
+    fn write_all(&mut self, parts: &[&[u8]]) -> Result<()> {
+        let total: usize = parts.iter().map(|part| part.len()).sum();
+        if total < BUFFER {
+            return parts.iter().try_for_each(|part| self.write(part));
+        }
+        let mut write = || {
+            self.file.flush()?;
+            write_parts(self.file.get_mut(), parts)
+        };
+        write().map_err(|e| Error::io(&self.name, e))
+    }
+
+    fn is_memory(&self) -> bool {
+        rustix::fs::fstatfs(self.file.get_ref()).is_ok_and(|system| system.f_type as u64 == TMPFS)
+    }
+
     fn copy(&mut self, file: &mut File, range: Range<u64>) -> Result<()> {
         let length = range.end - range.start;
         let mut run = || -> std::io::Result<u64> {
-            use std::io::Read;
             self.file.flush()?;
             file.seek(SeekFrom::Start(range.start))?;
             // From file to file the kernel copies by itself.
@@ -139,6 +162,32 @@ impl Drop for FileSink {
         if !self.committed {
             let _ = fs::remove_file(&self.part);
         }
+    }
+}
+
+/// Writes parts one after the other, many with one call.
+fn write_parts(file: &mut File, parts: &[&[u8]]) -> std::io::Result<()> {
+    let mut all: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
+    let mut left = &mut all[..];
+    // Those without bytes, so that a write of nothing means what it says.
+    IoSlice::advance_slices(&mut left, 0);
+    while !left.is_empty() {
+        match file.write_vectored(left) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(written) => IoSlice::advance_slices(&mut left, written),
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+/// The last who holds a file that has no name any more frees its pages, which takes a while for a large one: nobody waits
+/// for that.
+fn let_go(file: File) {
+    if file.metadata().is_ok_and(|file| file.len() >= LARGE) {
+        // Without a thread it is freed here.
+        let _ = std::thread::Builder::new().name("tiffjet-free".into()).spawn(move || drop(file));
     }
 }
 
@@ -225,6 +274,23 @@ mod tests {
         Box::new(sink).commit().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(names(dir.path()), ["a.tif"]);
+    }
+
+    #[test]
+    fn parts_come_one_after_the_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.tif");
+        let pixels: Vec<u8> = (0..300_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        let mut sink = FileSink::create(&path).unwrap();
+        sink.write(b"head").unwrap();
+        // More parts than one call takes, and some without bytes.
+        let mut parts: Vec<&[u8]> = pixels.chunks(100).flat_map(|part| [part, b""]).collect();
+        parts.insert(0, b"");
+        sink.write_all(&parts).unwrap();
+        sink.write_all(&[b"ta", b"il"]).unwrap();
+        sink.write_all(&[]).unwrap();
+        Box::new(sink).commit().unwrap();
+        assert!(fs::read(&path).unwrap() == [b"head", &pixels[..], b"tail"].concat());
     }
 
     #[test]

@@ -48,6 +48,10 @@ impl Sink for MemorySink {
         Patches::Anywhere
     }
 
+    fn is_memory(&self) -> bool {
+        true
+    }
+
     fn patch(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
         let fails = || Error::io(&self.name, std::io::ErrorKind::OutOfMemory.into());
         let start = usize::try_from(at).map_err(|_| fails())?;

@@ -60,6 +60,11 @@ pub trait Sink: Send {
     /// Adds bytes at the end.
     fn write(&mut self, bytes: &[u8]) -> Result<()>;
 
+    /// Adds parts at the end, one after the other.
+    fn write_all(&mut self, parts: &[&[u8]]) -> Result<()> {
+        parts.iter().try_for_each(|part| self.write(part))
+    }
+
     /// Adds a part of a file at the end.
     fn copy(&mut self, file: &mut File, range: Range<u64>) -> Result<()> {
         let fail = |e| Error::io(self.name(), e);
@@ -84,6 +89,11 @@ pub trait Sink: Send {
     fn patch(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
         let _ = (at, bytes);
         Err(Error::io(self.name(), std::io::ErrorKind::Unsupported.into()))
+    }
+
+    /// Whether what it takes stays in memory: what is put aside for it is best there too.
+    fn is_memory(&self) -> bool {
+        false
     }
 
     /// A directory for what must be put aside: where the destination has room, so has this.

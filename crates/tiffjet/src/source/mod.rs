@@ -23,6 +23,7 @@ pub use remote::RemoteSource;
 pub use settings::Remote;
 
 use crate::error::{Error, Result};
+use crate::tensor::HostBuffer;
 
 /// Which bytes a source had when it was opened. A file that changes while it is read is an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,6 +73,17 @@ pub trait Source: Send + Sync {
     /// arrives, in any order, so that decoding can overlap the transfer.
     fn read(&self, ranges: &[Range<u64>], out: &mut [&mut [u8]], landed: &mut dyn FnMut(usize)) -> Result<()>;
 
+    /// The same into memory that is given away as it is filled, in any order: what has arrived can be decoded by another
+    /// thread while the rest is on its way. All at the end where a source does nothing about it.
+    fn deliver(
+        &self,
+        ranges: &[Range<u64>],
+        out: Vec<HostBuffer>,
+        landed: &mut dyn FnMut(usize, HostBuffer),
+    ) -> Result<()> {
+        deliver_together(self, ranges, out, landed)
+    }
+
     /// An error when the bytes are no longer those that were opened.
     fn unchanged(&self) -> Result<()> {
         Ok(())
@@ -101,6 +113,19 @@ pub trait Source: Send + Sync {
     fn read_range(&self, range: Range<u64>, out: &mut [u8]) -> Result<()> {
         self.read(&[range], &mut [out], &mut |_| ())
     }
+}
+
+/// Reads all ranges, then gives away their memory.
+fn deliver_together<S: Source + ?Sized>(
+    source: &S,
+    ranges: &[Range<u64>],
+    mut out: Vec<HostBuffer>,
+    landed: &mut dyn FnMut(usize, HostBuffer),
+) -> Result<()> {
+    let mut slices: Vec<&mut [u8]> = out.iter_mut().map(HostBuffer::bytes_mut).collect();
+    source.read(ranges, &mut slices, &mut |_| ())?;
+    out.into_iter().enumerate().for_each(|(i, buffer)| landed(i, buffer));
+    Ok(())
 }
 
 /// A range that a file asks for, checked against the length of the source.

@@ -1,6 +1,6 @@
 //! A file on another machine.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -8,12 +8,13 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{Distance, LANES, Remote, Source, Version, lanes, redacted};
+use super::{Distance, LANES, Remote, Source, Version, deliver_together, lanes, redacted};
 use crate::error::{Error, Result};
 use crate::interrupt::wanted;
 use crate::limits::Limits;
 use crate::net::{Answer, Condition, Failure, Origin, Watch, origin, persist};
-use crate::plan::transfers;
+use crate::plan::{Gathered, gather, transfers};
+use crate::tensor::HostBuffer;
 
 /// A file on another machine, of a web server or an object store. Every answer is checked against what was opened: a file
 /// that changes is an error, never a mixture.
@@ -70,7 +71,12 @@ impl RemoteSource {
     }
 
     /// One request with its retries: what did arrive of a try that failed is not asked for again.
-    fn fetch(&self, transfer: &mut Delivery<'_>, stop: &Arc<AtomicBool>, landed: &mut dyn FnMut(usize)) -> Result<()> {
+    fn fetch<M: AsMut<[u8]>>(
+        &self,
+        transfer: &mut Delivery<M>,
+        stop: &Arc<AtomicBool>,
+        landed: &mut dyn FnMut(usize, M),
+    ) -> Result<()> {
         let bytes = transfer.range.end - transfer.range.start;
         let watch = || Watch::new(&self.name, stop, self.remote.timeout, bytes);
         let outcome = persist(&self.remote, &watch(), || {
@@ -96,8 +102,20 @@ impl RemoteSource {
         if same { Ok(()) } else { Err(Failure::Changed) }
     }
 
+    /// Fills the memory for a range where nothing needs to be fetched; an error where it is not in the file.
+    fn is_here(&self, range: &Range<u64>, out: &mut [u8]) -> Result<bool> {
+        if range.end > self.version.length || range.start > range.end || range.end - range.start != out.len() as u64 {
+            return Err(Error::io(&self.name, std::io::ErrorKind::UnexpectedEof.into()));
+        }
+        Ok(range.is_empty() || self.held.copy(range.start, out))
+    }
+
     /// Several requests side by side.
-    fn fetch_all(&self, deliveries: Vec<Delivery<'_>>, landed: &mut dyn FnMut(usize)) -> Result<()> {
+    fn fetch_all<M: AsMut<[u8]> + Send>(
+        &self,
+        deliveries: Vec<Delivery<M>>,
+        landed: &mut dyn FnMut(usize, M),
+    ) -> Result<()> {
         let stop: Arc<AtomicBool> = Arc::default();
         let lanes = lanes()?;
         // Who is in a lane already waits for nobody else's.
@@ -108,13 +126,13 @@ impl RemoteSource {
         lanes.in_place_scope(|scope| {
             let (sender, receiver) = channel();
             for mut delivery in deliveries {
-                let (sender, stop): (Sender<Result<usize>>, _) = (sender.clone(), stop.clone());
+                let (sender, stop): (Sender<Result<(usize, M)>>, _) = (sender.clone(), stop.clone());
                 scope.spawn(move |_| {
                     if stop.load(Ordering::Relaxed) {
                         return;
                     }
                     // Nobody listens any more when it has failed elsewhere.
-                    let outcome = self.fetch(&mut delivery, &stop, &mut |i| drop(sender.send(Ok(i))));
+                    let outcome = self.fetch(&mut delivery, &stop, &mut |i, out| drop(sender.send(Ok((i, out)))));
                     if let Err(error) = outcome {
                         drop(sender.send(Err(error)));
                     }
@@ -123,7 +141,7 @@ impl RemoteSource {
             drop(sender);
             loop {
                 match receiver.recv_timeout(Duration::from_millis(100)) {
-                    Ok(Ok(i)) => landed(i),
+                    Ok(Ok((i, out))) => landed(i, out),
                     Ok(Err(error)) => {
                         stop.store(true, Ordering::Relaxed);
                         first.get_or_insert(error);
@@ -154,17 +172,40 @@ impl Source for RemoteSource {
     fn read(&self, ranges: &[Range<u64>], out: &mut [&mut [u8]], landed: &mut dyn FnMut(usize)) -> Result<()> {
         let mut wanted: Vec<Range<u64>> = Vec::with_capacity(ranges.len());
         for (i, (range, out)) in ranges.iter().zip(out.iter_mut()).enumerate() {
-            if range.end > self.version.length || range.start > range.end || range.end - range.start != out.len() as u64
-            {
-                return Err(Error::io(&self.name, std::io::ErrorKind::UnexpectedEof.into()));
-            }
-            let here = range.is_empty() || self.held.copy(range.start, out);
+            let here = self.is_here(range, out)?;
             if here {
                 landed(i);
             }
             wanted.push(if here { 0..0 } else { range.clone() });
         }
         let deliveries = deliveries(&wanted, out, &self.distance());
+        if deliveries.is_empty() { Ok(()) } else { self.fetch_all(deliveries, &mut |i, _| landed(i)) }
+    }
+
+    fn deliver(
+        &self,
+        ranges: &[Range<u64>],
+        out: Vec<HostBuffer>,
+        landed: &mut dyn FnMut(usize, HostBuffer),
+    ) -> Result<()> {
+        let distance = self.distance();
+        // What takes several requests is best read in one go: they are made side by side.
+        if ranges.iter().any(|range| range.end.saturating_sub(range.start) > distance.request) {
+            return deliver_together(self, ranges, out, landed);
+        }
+        let mut wanted: Vec<Range<u64>> = vec![0..0; ranges.len()];
+        let mut memory: Vec<Option<HostBuffer>> = Vec::with_capacity(ranges.len());
+        for (i, (range, mut out)) in std::iter::zip(ranges, out).enumerate() {
+            let here = self.is_here(range, out.bytes_mut())?;
+            if here {
+                landed(i, out);
+                memory.push(None);
+            } else {
+                wanted[i] = range.clone();
+                memory.push(Some(out));
+            }
+        }
+        let deliveries = whole_deliveries(&wanted, memory, &distance);
         if deliveries.is_empty() { Ok(()) } else { self.fetch_all(deliveries, landed) }
     }
 
@@ -195,9 +236,9 @@ fn fetch_first(
         let modified = answer.modified.clone();
         let mut bytes = vec![0; (answer.range.end - answer.range.start) as usize];
         let range = answer.range.clone();
-        let piece = Slot { part: 0, range: range.clone(), out: &mut bytes, left: None };
-        let mut delivery = Delivery { at: range.start, range, slots: vec![piece], landed: 0 };
-        delivery.take(answer, &mut |_| ()).map_err(|e| Failure::of(name, e))?;
+        let piece = Slot { part: 0, range: range.clone(), out: &mut bytes[..], left: None };
+        let mut delivery = Delivery { at: range.start, range, slots: VecDeque::from([piece]) };
+        delivery.take(answer, &mut |_, _| ()).map_err(|e| Failure::of(name, e))?;
         Ok((version, modified, bytes))
     })
 }
@@ -226,46 +267,46 @@ fn check_part(name: &Arc<str>, answer: &Answer, asked: &Range<u64>) -> Result<()
 }
 
 /// Where a piece of a range goes.
-struct Slot<'a> {
+struct Slot<M> {
     part: usize,
     range: Range<u64>,
-    out: &'a mut [u8],
+    out: M,
     /// Pieces of the range that are still to come, where it was cut.
     left: Option<Arc<AtomicUsize>>,
 }
 
 /// One request, with the memory for what it brings.
-struct Delivery<'a> {
+struct Delivery<M> {
     range: Range<u64>,
     /// The next byte to come.
     at: u64,
-    slots: Vec<Slot<'a>>,
-    landed: usize,
+    /// Those that are still to be filled.
+    slots: VecDeque<Slot<M>>,
 }
 
-impl Delivery<'_> {
-    /// Takes the body of an answer, from where the one before ended.
-    fn take(&mut self, mut answer: Answer, landed: &mut dyn FnMut(usize)) -> std::io::Result<()> {
+impl<M: AsMut<[u8]>> Delivery<M> {
+    /// Takes the body of an answer, from where the one before ended. What is full is given away.
+    fn take(&mut self, mut answer: Answer, landed: &mut dyn FnMut(usize, M)) -> std::io::Result<()> {
         let mut bin = [0; 16 << 10];
         while self.at < self.range.end {
-            let Some(slot) = self.slots.get_mut(self.landed) else { break };
+            let Some(slot) = self.slots.front_mut() else { break };
             let room: &mut [u8] = match self.at < slot.range.start {
                 true => {
                     let gap = (slot.range.start - self.at).min(bin.len() as u64);
                     &mut bin[..gap as usize]
                 }
-                false => &mut slot.out[(self.at - slot.range.start) as usize..],
+                false => &mut slot.out.as_mut()[(self.at - slot.range.start) as usize..],
             };
             let n = answer.body.read(room)?;
             if n == 0 {
                 return Err(std::io::Error::new(std::io::ErrorKind::UnexpectedEof, "the response ends too early"));
             }
             self.at += n as u64;
-            if self.at == slot.range.end {
-                self.landed += 1;
-                if slot.left.as_ref().is_none_or(|left| left.fetch_sub(1, Ordering::AcqRel) == 1) {
-                    landed(slot.part);
-                }
+            if self.at == slot.range.end
+                && let Some(slot) = self.slots.pop_front()
+                && slot.left.as_ref().is_none_or(|left| left.fetch_sub(1, Ordering::AcqRel) == 1)
+            {
+                landed(slot.part, slot.out);
             }
         }
         // One that has more than it should is not to be trusted with the rest.
@@ -277,7 +318,7 @@ impl Delivery<'_> {
 }
 
 /// Distributes memory over the requests for some ranges. A range that was cut lands with its last piece to arrive.
-fn deliveries<'a>(ranges: &[Range<u64>], out: &'a mut [&mut [u8]], distance: &Distance) -> Vec<Delivery<'a>> {
+fn deliveries<'a>(ranges: &[Range<u64>], out: &'a mut [&mut [u8]], distance: &Distance) -> Vec<Delivery<&'a mut [u8]>> {
     let mut left: Vec<&'a mut [u8]> = out.iter_mut().map(|out| &mut **out).collect();
     let mut list = Vec::new();
     let mut cut: HashMap<usize, Arc<AtomicUsize>> = HashMap::new();
@@ -292,9 +333,27 @@ fn deliveries<'a>(ranges: &[Range<u64>], out: &'a mut [&mut [u8]], distance: &Di
             let left = (pieces > 1).then(|| cut.entry(piece.part).or_insert_with(|| Arc::new(pieces.into())).clone());
             Slot { part: piece.part, range: piece.range, out, left }
         });
-        list.push(Delivery { at: transfer.range.start, slots: slots.collect(), range: transfer.range, landed: 0 });
+        list.push(Delivery { at: transfer.range.start, slots: slots.collect(), range: transfer.range });
     }
     list
+}
+
+/// The same with memory that is given away, for ranges that need not be cut.
+fn whole_deliveries(
+    ranges: &[Range<u64>],
+    mut out: Vec<Option<HostBuffer>>,
+    distance: &Distance,
+) -> Vec<Delivery<HostBuffer>> {
+    let gathered = gather(ranges, distance.gap, distance.request).into_iter();
+    gathered
+        .map(|Gathered { range, parts }| {
+            let slots = parts.into_iter().filter_map(|part| {
+                let out = out.get_mut(part)?.take()?;
+                Some(Slot { part, range: ranges[part].clone(), out, left: None })
+            });
+            Delivery { at: range.start, slots: slots.collect(), range }
+        })
+        .collect()
 }
 
 /// The right to one request: so many are under way in this process, whoever makes them.

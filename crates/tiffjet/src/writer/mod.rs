@@ -3,12 +3,14 @@
 //! Rows go to the pipeline of a backend, which makes tiles of them, those of overviews among them. Compressed tiles wait
 //! in a spool until their place is known.
 
+mod encoder;
 mod options;
 mod spool;
 mod store;
 
 use std::sync::Arc;
 
+pub use encoder::{Encoder, Part};
 pub use options::{BigTiff, Blocks, Overviews, Prediction, WriteOptions};
 
 use crate::backend::{Backend, EncodedRows, Pipeline};
@@ -56,7 +58,8 @@ pub struct Written {
 /// ```
 pub struct Writer {
     plan: Arc<WritePlan>,
-    pipeline: Box<dyn Pipeline>,
+    /// Makes tiles of rows; none where only tiles come.
+    pipeline: Option<Box<dyn Pipeline>>,
     store: Store,
     /// Rows of the full image that were pushed.
     rows: u64,
@@ -74,8 +77,15 @@ impl Writer {
     pub fn create_on(backend: Arc<dyn Backend>, sink: Box<dyn Sink>, options: &WriteOptions) -> Result<Self> {
         let plan = Arc::new(WritePlan::new(sink.name(), options)?);
         let pipeline = backend.pipeline(sink.name(), &plan)?;
-        let store = Store::new(plan.clone(), sink)?;
-        Ok(Self { plan, pipeline, store, rows: 0, failed: false })
+        let store = Store::new(plan.clone(), sink, pipeline.is_fast())?;
+        Ok(Self { plan, pipeline: Some(pipeline), store, rows: 0, failed: false })
+    }
+
+    /// Begins a file of tiles that are all encoded elsewhere: it takes no rows, and needs no memory for any.
+    pub fn collect(sink: Box<dyn Sink>, options: &WriteOptions) -> Result<Self> {
+        let plan = Arc::new(WritePlan::new(sink.name(), options)?);
+        let store = Store::new(plan.clone(), sink, false)?;
+        Ok(Self { plan, pipeline: None, store, rows: 0, failed: false })
     }
 
     /// What will be written.
@@ -95,6 +105,9 @@ impl Writer {
         self.check(&rows)?;
         self.guard(|writer| {
             let Self { pipeline, store, .. } = writer;
+            let Some(pipeline) = pipeline else {
+                return Err(Error::invalid(store.name(), "rows for a file of tiles that are encoded elsewhere"));
+            };
             pipeline.push(&rows, &mut |rows| store.append(&rows))
         })?;
         self.rows += rows.rows() as u64;
@@ -113,9 +126,9 @@ impl Writer {
             return Err(self.incomplete(rows, height));
         }
         let Self { mut pipeline, mut store, .. } = self;
-        let report = match rows {
-            0 => Report::default(),
-            _ => pipeline.finish(&mut |rows| store.append(&rows))?,
+        let report = match &mut pipeline {
+            Some(pipeline) if rows > 0 => pipeline.finish(&mut |rows| store.append(&rows))?,
+            _ => Report::default(),
         };
         // What it holds is free before the file is laid out.
         drop(pipeline);

@@ -11,17 +11,21 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::error::{Error, Result};
 use crate::sink::Sink;
+use crate::tensor::{HostBuffer, Storage};
 
 /// Small tiles share a system call.
 const BUFFER: usize = 64 << 10;
+/// Memory is taken in chunks of so many bytes; what comes first has less.
+const CHUNK: usize = 8 << 20;
+const FIRST: usize = 1 << 20;
 
 /// Bytes in memory as long as they are few, then in a file without a name, which is gone with the process.
 pub(super) struct Spool {
     name: Arc<str>,
     directory: PathBuf,
     /// Bytes that may stay in memory.
-    limit: usize,
-    memory: Vec<u8>,
+    limit: u64,
+    memory: Chunks,
     file: Option<BufWriter<File>>,
     length: u64,
 }
@@ -32,8 +36,8 @@ impl Spool {
         Self {
             name: sink.name().clone(),
             directory: sink.directory().map_or_else(std::env::temp_dir, Path::to_owned),
-            limit: usize::try_from(limit).unwrap_or(usize::MAX),
-            memory: Vec::new(),
+            limit,
+            memory: Chunks::default(),
             file: None,
             length: 0,
         }
@@ -53,12 +57,12 @@ impl Spool {
 
     fn add(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         if self.file.is_none() {
-            if self.memory.len() + bytes.len() <= self.limit {
-                self.memory.extend_from_slice(bytes);
-                return Ok(());
+            if self.length + bytes.len() as u64 <= self.limit {
+                return self.memory.add(bytes);
             }
             let mut file = BufWriter::with_capacity(BUFFER, nameless(&self.directory)?);
-            file.write_all(&std::mem::take(&mut self.memory))?;
+            self.memory.parts(0..self.length).iter().try_for_each(|part| file.write_all(part))?;
+            self.memory = Chunks::default();
             self.file = Some(file);
         }
         self.file.as_mut().map_or(Ok(()), |file| file.write_all(bytes))
@@ -75,8 +79,50 @@ impl Spool {
                 std::io::Seek::seek(file, std::io::SeekFrom::End(0)).map_err(|e| Error::io(&self.name, e))?;
                 Ok(())
             }
-            None => sink.write(&self.memory[range.start as usize..range.end as usize]),
+            None => sink.write_all(&self.memory.parts(range)),
         }
+    }
+}
+
+/// Bytes in memory that is kept for the next who needs some: fresh pages cost more than what is copied into them.
+#[derive(Default)]
+struct Chunks {
+    chunks: Vec<HostBuffer>,
+    /// Bytes in the last one.
+    filled: usize,
+}
+
+impl Chunks {
+    fn add(&mut self, mut bytes: &[u8]) -> std::io::Result<()> {
+        while !bytes.is_empty() {
+            let left = self.chunks.last().map_or(0, |chunk| chunk.length() - self.filled);
+            if left == 0 {
+                let length = if self.chunks.is_empty() { FIRST } else { CHUNK };
+                self.chunks.push(HostBuffer::take(length).ok_or(std::io::ErrorKind::OutOfMemory)?);
+                self.filled = 0;
+                continue;
+            }
+            let Some(chunk) = self.chunks.last_mut() else { continue };
+            let (now, later) = bytes.split_at(left.min(bytes.len()));
+            chunk.bytes_mut()[self.filled..self.filled + now.len()].copy_from_slice(now);
+            self.filled += now.len();
+            bytes = later;
+        }
+        Ok(())
+    }
+
+    /// The bytes of a range.
+    fn parts(&self, range: Range<u64>) -> Vec<&[u8]> {
+        let mut begin = 0;
+        let mut parts = Vec::new();
+        for chunk in self.chunks.iter().filter_map(|chunk| chunk.host()) {
+            let (from, to) = (range.start.max(begin), range.end.min(begin + chunk.len() as u64));
+            if from < to {
+                parts.push(&chunk[(from - begin) as usize..(to - begin) as usize]);
+            }
+            begin += chunk.len() as u64;
+        }
+        parts
     }
 }
 
@@ -102,6 +148,20 @@ fn nameless(directory: &Path) -> std::io::Result<File> {
 mod tests {
     use super::*;
     use crate::sink::MemorySink;
+
+    #[test]
+    fn chunks_are_filled_one_after_the_other() {
+        let bytes: Vec<u8> = (0..FIRST + 2 * CHUNK + 10).map(|i| (i / 1000 + i) as u8).collect();
+        let mut chunks = Chunks::default();
+        for part in bytes.chunks(777_777) {
+            chunks.add(part).unwrap();
+        }
+        assert_eq!(chunks.chunks.len(), 4);
+        for range in [0..bytes.len(), FIRST - 3..FIRST + CHUNK + 5, 5..6, 0..0] {
+            let parts = chunks.parts(range.start as u64..range.end as u64);
+            assert!(parts.concat() == bytes[range]);
+        }
+    }
 
     #[test]
     fn bytes_come_back_from_memory_and_from_the_file() {

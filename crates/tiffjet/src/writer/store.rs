@@ -24,6 +24,9 @@ const CLASSIC: u64 = u32::MAX as u64;
 /// Small files need no file to wait in.
 const SPOOLED_BESIDE_FILES: u64 = 8 << 20;
 
+/// Tiles that come fast, for a file that is memory itself, need none before they are so many bytes.
+const SPOOLED_FOR_MEMORY: u64 = 1 << 30;
+
 /// Where a tile stands: in the spool, or in the file once it is there.
 #[derive(Clone, Copy)]
 struct Slot {
@@ -31,9 +34,13 @@ struct Slot {
     length: u32,
 }
 
-/// Bytes that wait in memory. Where there is a directory for them, a file costs little more.
-fn spooled_in_memory(sink: &dyn Sink, plan: &WritePlan) -> u64 {
+/// Bytes that wait in memory. Where there is a directory for them, a file costs little more; but not where that file would
+/// be memory itself.
+fn spooled_in_memory(sink: &dyn Sink, plan: &WritePlan, fast: bool) -> u64 {
     let share = plan.spool_memory();
+    if fast && sink.is_memory() && plan.memory.is_none() {
+        return SPOOLED_FOR_MEMORY;
+    }
     if sink.directory().is_some() { share.min(SPOOLED_BESIDE_FILES) } else { share }
 }
 
@@ -125,10 +132,10 @@ fn turn(image: &LevelPlan, rows: &EncodedRows<'_>) -> u64 {
 }
 
 impl Store {
-    pub(super) fn new(plan: Arc<WritePlan>, sink: Box<dyn Sink>) -> Result<Self> {
+    pub(super) fn new(plan: Arc<WritePlan>, sink: Box<dyn Sink>, fast: bool) -> Result<Self> {
         let slots = |images: &[LevelPlan]| images.iter().map(|l| vec![MISSING; l.tiles() as usize]).collect();
         let mut store = Self {
-            spool: Spool::new(&*sink, spooled_in_memory(&*sink, &plan)),
+            spool: Spool::new(&*sink, spooled_in_memory(&*sink, &plan, fast)),
             levels: slots(&plan.levels),
             masks: slots(&plan.masks),
             direct: None,
@@ -180,11 +187,11 @@ impl Store {
         }
         match &mut self.direct {
             Some(direct) if key == (0, false) && direct.next == turn(image, rows) => {
-                for (i, tile) in rows.tiles.iter().enumerate() {
-                    let at = direct.position;
-                    self.sink.write(tile)?;
+                let tiles: Vec<&[u8]> = rows.tiles.iter().map(|tile| &**tile).collect();
+                self.sink.write_all(&tiles)?;
+                for (slot, tile) in self.levels[0][first..].iter_mut().zip(tiles) {
+                    *slot = Slot { at: direct.position, length: tile.len() as u32 };
                     direct.position += tile.len() as u64;
-                    self.levels[0][first + i] = Slot { at, length: tile.len() as u32 };
                 }
                 direct.next += rows.tiles.len() as u64;
                 self.catch_up(image)?;

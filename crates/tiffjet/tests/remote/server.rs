@@ -102,6 +102,7 @@ struct Inner {
     handler: Handler,
     log: Mutex<Vec<Request>>,
     connections: AtomicUsize,
+    closed: AtomicUsize,
 }
 
 /// A server on a port of this machine, for as long as the process lives.
@@ -114,14 +115,21 @@ impl Server {
     pub fn start(handler: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let inner =
-            Arc::new(Inner { handler: Box::new(handler), log: Mutex::default(), connections: AtomicUsize::new(0) });
+        let inner = Arc::new(Inner {
+            handler: Box::new(handler),
+            log: Mutex::default(),
+            connections: AtomicUsize::new(0),
+            closed: AtomicUsize::new(0),
+        });
         let shared = inner.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let inner = shared.clone();
                 inner.connections.fetch_add(1, Ordering::Relaxed);
-                std::thread::spawn(move || drop(serve(&inner, stream)));
+                std::thread::spawn(move || {
+                    drop(serve(&inner, stream));
+                    inner.closed.fetch_add(1, Ordering::Relaxed);
+                });
             }
         });
         Self { inner, port }
@@ -143,6 +151,11 @@ impl Server {
 
     pub fn connections(&self) -> usize {
         self.inner.connections.load(Ordering::Relaxed)
+    }
+
+    /// Connections that have come to their end.
+    pub fn closed(&self) -> usize {
+        self.inner.closed.load(Ordering::Relaxed)
     }
 }
 

@@ -47,6 +47,43 @@ pub(super) fn reducer(plan: &OverviewPlan, pool: Arc<ThreadPool>) -> Result<Box<
     Ok(Box::new(Stream { kernel, pool, to: plan.to, kept, first: 0, next: 0 }))
 }
 
+/// The rows of the level above that some rows of a level are made from; `None` when there are no such rows.
+pub(super) fn needs(plan: &OverviewPlan, ys: Range<usize>) -> Result<Option<Range<usize>>> {
+    if ys.is_empty() || ys.end > plan.to.1 as usize {
+        return Ok(None);
+    }
+    let kernel = kernel(plan)?;
+    Ok(Some(kernel.needs(ys.start).start..kernel.needs(ys.end - 1).end))
+}
+
+/// Makes some rows of a level apart from the rest of it: `above` are rows of the level above from row `first` on, all that
+/// they need among them. The same rows as those of a reducer that has seen all that came before.
+pub(super) fn part(
+    plan: &OverviewPlan,
+    pool: Arc<ThreadPool>,
+    above: &RowsView<'_>,
+    first: usize,
+    ys: Range<usize>,
+) -> Result<RowsBuf> {
+    let refuse = |what: String| Err(Error::invalid(&"overviews".into(), what));
+    let Some(needed) = needs(plan, ys.clone())? else {
+        return refuse(format!("rows {ys:?} of a level of {}", plan.to.1));
+    };
+    if first > needed.start || first.saturating_add(above.rows()) < needed.end {
+        return refuse(format!("rows {ys:?} are made from rows {needed:?}, not from {} from {first} on", above.rows()));
+    }
+    let (bands, dtype, masked) = (above.bands(), above.dtype(), above.mask().is_some());
+    if (bands, above.width(), dtype, masked) != (plan.bands, plan.from.0 as usize, plan.dtype, plan.mask) {
+        return refuse("the rows above are of another image".into());
+    }
+    let kept = RowsBuf::new(plan.bands, plan.from.0 as usize, plan.dtype, plan.mask);
+    let stream = Stream { kernel: kernel(plan)?, pool, to: plan.to, kept, first, next: ys.start };
+    let mut out = RowsBuf::new(plan.bands, plan.to.0 as usize, plan.dtype, plan.mask);
+    let seen = Above { first, kept: stream.kept.view(), fresh: *above };
+    stream.make(&seen, ys, &mut out);
+    Ok(out)
+}
+
 fn kernel(plan: &OverviewPlan) -> Result<Box<dyn Kernel>> {
     plan.check()?;
     if plan.resampling == Resampling::Nearest {
