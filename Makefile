@@ -14,7 +14,8 @@ BUILD := build
 # variable would make zstd's build script take the library of the system instead, of whatever version it has.
 unexport ZSTD_SYS_USE_PKG_CONFIG
 
-.PHONY: help demo test test-python test-gpu servers wheel crate site figures judge round-trip check fmt clippy rules doc kernels kernels-check clean
+.PHONY: help demo test test-python test-gpu servers wheel crate site figures judge round-trip check fmt clippy rules deny doc fuzz \
+        asan soak coverage kernels kernels-check clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -39,6 +40,7 @@ test-python: ## the Python suite alone, from the wheel in fresh environments, on
 test-gpu: ## what needs a GPU: the suite of backends, damaged tiles, and the installed Python package on it
 	$(CARGO) run --release --locked --quiet --package tiffjet-cuda --example conformance
 	$(CARGO) run --release --locked --quiet --package tiffjet-cuda --example hostile
+	$(CARGO) run --release --locked --quiet --package tiffjet-cuda --example hostile set
 	TIFFJET_TEST_CUDA=1 $(PYTHON) -m pytest -q python/tests/test_cuda.py python/tests/test_snippets.py
 
 servers: ## azurite and nginx for the tests of remote files, from npm and Debian, into build/servers
@@ -84,7 +86,7 @@ round-trip: ## convert every file of the folder TIFFJET_CORPUS and let GDAL comp
 	$(CARGO) build --release --locked --quiet --package tiffjet-cli
 	$(JUDGE_PYTHON) -B scripts/round_trip.py
 
-check: fmt clippy rules doc ## formatting, lints, rules of the architecture, documentation
+check: fmt clippy rules deny doc ## formatting, lints, rules of the architecture, dependencies, documentation
 
 fmt: ## is the code formatted
 	$(CARGO) fmt --all --check
@@ -95,9 +97,43 @@ clippy: ## lints, none allowed to warn
 rules: ## the rules of ARCHITECTURE.md that no compiler checks
 	$(PYTHON) -B scripts/check_rules.py
 
+# cargo-deny takes minutes to compile: it is used where it is there, and `make deny-tool` puts it into build/tools.
+DENY := $(firstword $(wildcard $(BUILD)/tools/bin/cargo-deny) $(shell command -v cargo-deny))
+
+deny: ## licences, sources and known holes of dependencies, where cargo-deny is there
+ifeq ($(DENY),)
+	@echo "cargo-deny is not here, dependencies are not judged: make deny-tool"
+else
+	$(DENY) --all-features check bans licenses sources
+endif
+
+.PHONY: deny-tool
+deny-tool: ## cargo-deny from crates.io into build/tools
+	$(CARGO) install --locked --root $(BUILD)/tools cargo-deny
+
 # The command line has the name of the library; its pages would take the library's place.
 doc: ## does the documentation build without a warning
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --exclude tiffjet-cli --no-deps --locked
+
+FUZZ_SECONDS ?= 60
+FUZZ_TARGETS ?=
+
+fuzz: ## fuzz every target under sanitizers for FUZZ_SECONDS each; FUZZ_TARGETS= names some
+	$(PYTHON) -B scripts/fuzz.py --seconds $(FUZZ_SECONDS) $(FUZZ_TARGETS)
+
+# Symbols of the standard library are not instrumented; GCC's objects and rustc's share one runtime.
+asan: ## tests of the core under AddressSanitizer, C libraries among it
+	RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address -Clink-arg=-fuse-ld=bfd" CFLAGS="-fsanitize=address -fno-omit-frame-pointer" \
+	ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0 CARGO_PROFILE_DEV_DEBUG=line-tables-only \
+	$(CARGO) test --locked --package tiffjet --lib --tests --target x86_64-unknown-linux-gnu --target-dir $(BUILD)/asan
+
+SOAK_SECONDS ?= 3600
+
+soak: ## read and write for SOAK_SECONDS; memory must stay flat
+	$(CARGO) run --release --locked --quiet --package tiffjet --example soak -- $(SOAK_SECONDS)
+
+coverage: ## lines that tests run, by llvm-cov; 90 % of the parser, georeferencing and the codecs
+	$(PYTHON) -B scripts/coverage.py
 
 kernels: ## compile the CUDA kernels, with pinned compilers from PyPI, into the file that is committed
 	$(PYTHON) -B scripts/make_kernels.py

@@ -68,7 +68,7 @@ fn judge(trial: &Trial, verb: Verb, idle: u64) -> Option<String> {
         (None, _) => format!("ended by signal {:?}: {complaint}", run.signal),
         (Some(code), _) if code > LAST_CODE => format!("ended with {code}: {complaint}"),
         _ if run.peak > idle + MEMORY => format!("took {} MiB", run.peak >> 20),
-        (Some(0), Expect::Refused) => "was read".into(),
+        (Some(0), Expect::Refused | Expect::RefusedTile) => "was read".into(),
         (Some(1..), Expect::Reads) => format!("was refused: {complaint}"),
         (Some(1..), _) if complaint.is_empty() && run.stdout.is_empty() => "was refused without a word".into(),
         _ => return None,

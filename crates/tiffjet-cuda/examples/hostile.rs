@@ -1,19 +1,22 @@
 //! Damaged tiles on the GPU: the same error or the same pixels as the CPU gives, and a device that goes on after each.
 //!
 //!     hostile [SEEDS] [TILE]
+//!     hostile set
 //!
-//! Every codec with a GPU route, tiles cut short, with flipped bits, too long and too short, SEEDS (100) of each.
+//! Every codec with a GPU route, tiles cut short, with flipped bits, too long and too short, SEEDS (100) of each; or every
+//! hostile file of the testkit, with a good read after each.
 
 #![allow(clippy::print_stdout)] // its one job
 
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tiffjet::codec::{self, Plain, Settings, TileFormat};
 use tiffjet::source::MemorySource;
-use tiffjet::{Backend, Cpu, DType, Image, OpenOptions, Tensor, Window};
+use tiffjet::{Backend, Cpu, DType, Image, Limits, OpenOptions, Tensor, Window};
 use tiffjet_cuda::Cuda;
-use tiffjet_testkit::Tiff;
+use tiffjet_testkit::{Tiff, hostile};
 
 const CODECS: [u16; 4] = [32773, 5, 8, 50000];
 
@@ -92,6 +95,68 @@ fn outcome(image: &Image, backend: &dyn Backend) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
+/// No read may take longer, kernels, copies and the host's part together.
+const LONGEST: Duration = Duration::from_secs(2);
+
+/// What became of the set.
+#[derive(Default)]
+struct Tally {
+    refused: usize,
+    read: usize,
+    differ: usize,
+    slow: usize,
+    longest: (Duration, String),
+}
+
+/// Every hostile file on the device, and a good one after each.
+fn set(cpu: &Cpu, cuda: &Cuda) -> ExitCode {
+    let good = Tiff::new(128, 64).bits(16).tile(64, 64).compress_with(8, |rows| compress(8, rows));
+    let good = open(good.build(&good.terrain(5)));
+    let expected = outcome(&good, cpu);
+    let mut tally = Tally::default();
+    let cases = hostile::cases();
+    for case in &cases {
+        judge(case, cpu, cuda, &mut tally);
+        if outcome(&good, cuda) != expected {
+            println!("{}: the device is not well afterwards", case.name);
+            return ExitCode::FAILURE;
+        }
+    }
+    let Tally { refused, read, differ, slow, longest } = tally;
+    println!("{} files: {refused} refused, {read} read, {differ} differ, {slow} longer than {LONGEST:?}", cases.len());
+    println!("the longest read on the device: {:?}, {}", longest.0, longest.1);
+    if differ + slow == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn judge(case: &hostile::Case, cpu: &Cpu, cuda: &Cuda, tally: &mut Tally) {
+    // Memory of the device is for tiles, not for the claims of a file.
+    let limits = Limits { output_bytes: 1 << 26, tile_bytes: 1 << 26, ..Limits::default() };
+    let source = Arc::new(MemorySource::named("hostile", case.bytes.clone()));
+    let Ok(image) = Image::from_source(source, &OpenOptions { limits, ..OpenOptions::default() }) else {
+        tally.refused += 1;
+        return;
+    };
+    let host = outcome(&image, cpu);
+    let begun = Instant::now();
+    let device = outcome(&image, cuda);
+    let taken = begun.elapsed();
+    if taken > tally.longest.0 {
+        tally.longest = (taken, case.name.clone());
+    }
+    if taken > LONGEST {
+        println!("{}: {taken:?}", case.name);
+        tally.slow += 1;
+    }
+    *if host.is_ok() { &mut tally.read } else { &mut tally.refused } += 1;
+    // Libraries that decode pictures say less of damage than the host does, and round another way.
+    let picture = matches!(image.levels()[0].layout.codec.name(), "jpeg" | "jpeg2000");
+    if host != device && !picture {
+        let say = |o: &Result<Vec<u8>, String>| o.as_ref().map_or_else(|e| e.clone(), |b| format!("{} bytes", b.len()));
+        println!("{}: cpu {} / cuda {}", case.name, say(&host), say(&device));
+        tally.differ += 1;
+    }
+}
+
 fn main() -> ExitCode {
     let number = |n: usize, default: u64| std::env::args().nth(n).and_then(|a| a.parse().ok()).unwrap_or(default);
     let (seeds, tile) = (number(1, 100), number(2, 64) as u32);
@@ -103,6 +168,9 @@ fn main() -> ExitCode {
         }
     };
     let cpu = Cpu::shared().expect("a CPU");
+    if std::env::args().nth(1).as_deref() == Some("set") {
+        return set(&cpu, &cuda);
+    }
     let mut wrong = 0;
     for codec in CODECS {
         let name = codec::find(codec).map_or("", |c| c.name());

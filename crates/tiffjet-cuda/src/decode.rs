@@ -52,6 +52,8 @@ const UPLOAD: f64 = 40e9;
 const SMALLER: u64 = 4;
 /// The least that a load is worth a thread for.
 const LEAST_LOAD: u64 = 256 << 10;
+/// Bytes of a read from another machine that are worth a request for each thread.
+const MANY: u64 = 8 * SLOT as u64;
 
 /// Reads windows into new memory of the device.
 pub fn read_new(
@@ -334,8 +336,12 @@ impl<'a> Reading<'a> {
         let share = if lanes == 1 { share } else { share - share % PAGE };
         let threads = self.threads() as u64;
         let bytes: u64 = self.items.iter().map(|item| self.loaded(item)).sum();
-        // Where a request costs time, loads are not made small to keep all threads busy.
-        let least = if self.is_far() { SLOT as u64 } else { LEAST_LOAD };
+        // Where a request costs time, loads are made small to keep all threads busy only where there are many of them.
+        let least = match self.is_far() {
+            true if bytes <= MANY => SLOT as u64,
+            true => SLOT as u64 / 4,
+            false => LEAST_LOAD,
+        };
         let load = (bytes / threads.max(1)).clamp(least, SLOT as u64).next_multiple_of(4096);
         // One group more than there are lanes waits for the first of them: with few large tiles, twice as long.
         let most = self.settings.group.max(1);

@@ -224,6 +224,13 @@ impl HostBuffer {
         Some(Self { memory: Some(Memory::take(length)?), length })
     }
 
+    /// The same memory for `length` bytes, where it has as many.
+    pub(crate) fn fit(mut self, length: usize) -> Option<Self> {
+        let fits = self.memory.as_ref().is_some_and(|memory| length <= memory.bytes().len());
+        self.length = if fits { length } else { self.length };
+        fits.then_some(self)
+    }
+
     /// Takes memory that goes back to the system and to no pool.
     pub(crate) fn take_own(length: usize) -> Option<Self> {
         Some(Self { memory: Some(Memory::take_own(length)?), length })

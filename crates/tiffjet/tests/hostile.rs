@@ -5,7 +5,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use tiffjet::source::MemorySource;
-use tiffjet::{Image, Limits, OpenOptions, Result, Window};
+use tiffjet::{Error, Image, Limits, OpenOptions, Result, Window};
 use tiffjet_testkit::hostile::{Case, Expect, cases};
 use tiffjet_testkit::matrix;
 
@@ -35,7 +35,10 @@ fn read_levels(image: &Image) -> Result<()> {
 fn judge(case: &Case) -> Option<String> {
     match (case.expect, catch_unwind(AssertUnwindSafe(|| read(case)))) {
         (_, Err(_)) => Some("panicked".into()),
-        (Expect::Refused, Ok(Ok(()))) => Some("was read".into()),
+        (Expect::Refused | Expect::RefusedTile, Ok(Ok(()))) => Some("was read".into()),
+        (Expect::RefusedTile, Ok(Err(error))) if !matches!(error, Error::Tile { .. }) => {
+            Some(format!("an error that names no tile: {error}"))
+        }
         (Expect::Reads, Ok(Err(error))) => Some(format!("was refused: {error}")),
         (_, Ok(Err(error))) if error.name() != case.name => Some(format!("an error without its file: {error}")),
         _ => None,

@@ -193,6 +193,23 @@ fn output_is_limited() {
     assert!(matches!(image.read(&repeated), Err(Error::Limit { asked: 800, allowed: 600, .. })));
 }
 
+/// Found by fuzzing: of an image without nodata no pixel is read, so nothing else asked how large its mask is.
+#[test]
+fn a_mask_is_limited() {
+    let image = Tiff::new(16, 16).tag(tag::IMAGE_WIDTH, Value::Long(vec![2048]));
+    let tall = Value::Long(vec![1 << 30]);
+    let image = image.tag(tag::IMAGE_LENGTH, tall.clone()).tag(tag::ROWS_PER_STRIP, tall);
+    let image = open(image.build(&Tiff::new(16, 16).gradient()), Limits { output_bytes: 5000, ..Limits::default() });
+    let image = image.unwrap();
+    let asked = 2048 << 30;
+    match image.read_mask(&Window::default()) {
+        Err(Error::Limit { asked: found, allowed: 5000, .. }) => assert_eq!(found, asked),
+        other => panic!("{:?}", other.map(|mask| mask.shape)),
+    }
+    let two_rows = Window { rows: Some(0..2), ..Window::default() };
+    assert!(image.read_mask(&two_rows).unwrap().bytes().unwrap().iter().all(|&valid| valid == 255));
+}
+
 #[test]
 fn windows_outside_the_image_are_refused() {
     let (image, pixels) = pyramid(Compression::Lzw);

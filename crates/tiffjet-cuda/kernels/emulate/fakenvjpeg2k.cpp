@@ -161,7 +161,8 @@ API int nvjpeg2kEncodeParamsSetEncodeConfig(Handle handle, EncodeConfig* config)
     const uint32_t smaller = std::min(config->width, config->height);
     const bool known = config->kind == 0 && config->layers == 1 && config->block_width == 64 && config->components <= 4 &&
                        config->resolutions >= 1 && smaller >> (config->resolutions - 1) && !config->tiled;
-    if (!known) return 2;
+    // What has been told of a step can't do without.
+    if (!known || (parameters->step > 0 && !config->irreversible)) return 2;
     parameters->config = *config;
     parameters->component = config->component[0];
     return OK;

@@ -205,13 +205,16 @@ int main(int count, char** arguments) {
     Known so_far;
     u64 runs = 0;
     auto ready = [&](const Bytes& bytes) UNSEEN { input = form ? bytes : framed(bytes, (u32)below(state, 4)); };
-    for (const Bytes& bytes : corpus) {
+    std::vector<Bytes> given;
+    given.swap(corpus);
+    for (const Bytes& bytes : given) {
         ready(bytes);
         run(runs++ % 5);
-        so_far.learn();
+        // One that shows nothing new is not worth spoiling, but for those with a form, where it is all there is.
+        if (so_far.learn() || form) corpus.push_back(bytes);
     }
     const Known first = so_far;
-    const size_t seeds = corpus.size();
+    const size_t seeds = given.size();
     while (time(nullptr) < end) {
         Bytes bytes = corpus[below(state, corpus.size())];
         if (form) spoiling = next(state) | 1;

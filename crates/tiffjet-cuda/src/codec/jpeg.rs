@@ -2,8 +2,8 @@
 //!
 //! What tiles leave to JPEGTables is put into each, so that the library sees whole images; colours are those that the
 //! file names, whatever the markers say, so markers that speak of colours are left out. Baseline images in one scan go
-//! this way, once their codes have been gone through: the library does not say where they are damaged. Others are the
-//! host's.
+//! this way; others are the host's. The library does not say where codes are damaged: they are gone through on the host while
+//! the device decodes, and what it makes of damage is the host's to decide as well.
 
 mod scan;
 
@@ -89,11 +89,41 @@ fn decode(work: &Submission<'_>, state: &mut nvjpeg::State) -> Result<(), Failur
     }
     state.turn().stream().wait_for(work.after)?;
     if data_refused(state.decode(&pictures, shape))?.is_some() {
-        work.mark(state.turn().stream(), ids.into_iter())?;
+        // While the device is at it: pixels of damaged codes are nobody's.
+        let sound = sound(state, &pictures, shape);
+        work.mark(state.turn().stream(), ids.into_iter().zip(sound).filter(|(_, sound)| *sound).map(|(id, _)| id))?;
     }
     // What the library began before it refused may still write.
     let done = state.turn().finish()?;
     work.lane.wait_for(done)
+}
+
+/// Tiles that are worth a thread.
+const SHARE: usize = 48;
+
+/// For each image of a batch whether its codes are sound from the first to the last.
+fn sound(state: &nvjpeg::State, pictures: &[Picture], shape: Shape) -> Vec<bool> {
+    let image = |picture: &Picture| {
+        let (width, height) = (picture.width as u32, picture.height as u32);
+        let expected = Expected { width, height, components: picture.components, to_rgb: shape == Shape::Pixels };
+        (state.bytes(picture), expected)
+    };
+    let images: Vec<(&[u8], Expected)> = pictures.iter().map(image).collect();
+    let mut sound = vec![false; images.len()];
+    let work = |images: &[(&[u8], Expected)], sound: &mut [bool]| {
+        sound.iter_mut().zip(images).for_each(|(sound, (image, expected))| *sound = is_sound(image, expected));
+    };
+    if images.len() <= SHARE {
+        work(&images, &mut sound);
+        return sound;
+    }
+    std::thread::scope(|scope| {
+        for (images, sound) in images.chunks(SHARE).zip(sound.chunks_mut(SHARE)) {
+            // Without a thread for them these tiles keep their bad status, and are the host's.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, move || work(images, sound));
+        }
+    });
+    sound
 }
 
 /// A tile, and its place in the input.
@@ -105,8 +135,6 @@ struct Piece<'a> {
 
 /// Reads all tiles of a batch into the input; gives those that go on, each with the place of its status.
 fn read(work: &Submission<'_>, mut input: &mut [u8]) -> Vec<(u32, Picture)> {
-    /// Tiles that are worth a thread.
-    const SHARE: usize = 48;
     let (mut pieces, mut at) = (Vec::new(), 0);
     for (tile, coded) in work.tiles.iter().enumerate() {
         let (out, rest) = input.split_at_mut(room(coded));
@@ -276,38 +304,71 @@ fn complete(stream: &[u8], tables: Option<&[u8]>, expected: &Expected, out: &mut
     }
     let mut segments = Segments::new(stream)?;
     let mut frame: Option<Frame> = None;
-    let mut restart = 0;
-    let codes = loop {
+    loop {
         match segments.next()? {
             (marker @ (DQT | DHT), body) => {
                 known.note(marker, body)?;
                 out.segment(marker, body)?;
             }
-            (DRI, body @ &[high, low]) => {
-                restart = usize::from(u16::from_be_bytes([high, low]));
-                out.segment(DRI, body)?;
-            }
+            (DRI, body) if body.len() == 2 => out.segment(DRI, body)?,
             (marker @ (SOF0 | SOF1), body) if frame.is_none() => {
                 let (read, body) = Frame::read(body, expected)?;
                 out.segment(marker, &body)?;
                 frame = Some(read);
             }
             (SOS, body) => {
-                let (codes, body) = read_scan(body, frame.as_ref()?, &known)?;
-                out.segment(SOS, &body)?;
-                break codes;
+                out.segment(SOS, &read_scan(body, frame.as_ref()?, &known)?.1)?;
+                break;
             }
             // Colours are named by the file, and a comment is a comment.
             (0xe0..=0xef | 0xfe, _) => {}
             _ => return None,
         }
-    };
+    }
     let scan = stream.get(segments.at..)?;
     let end = scan_end(scan)?;
-    let Frame { units, blocks, .. } = frame?;
-    Scan { data: &scan[..end - 2], units, restart, blocks: &blocks, codes: &codes }.walk()?;
     out.put(&scan[..end])?;
     Some(out.at)
+}
+
+/// Whether the codes of an image that was put together are sound.
+fn is_sound(image: &[u8], expected: &Expected) -> bool {
+    walk(image, expected).is_some()
+}
+
+fn walk(image: &[u8], expected: &Expected) -> Option<()> {
+    let mut known = Tables::default();
+    let mut segments = Segments::new(image)?;
+    let mut frame: Option<Frame> = None;
+    let mut restart = 0;
+    loop {
+        match segments.next()? {
+            (marker @ (DQT | DHT), body) => known.note(marker, body)?,
+            (DRI, &[high, low]) => restart = usize::from(u16::from_be_bytes([high, low])),
+            (SOF0 | SOF1, body) => frame = Some(Frame::read(body, expected)?.0),
+            (SOS, body) => {
+                let Frame { units, blocks, .. } = frame.as_ref()?;
+                let tables = read_scan(body, frame.as_ref()?, &known)?.0;
+                let data = image.get(segments.at..image.len().checked_sub(2)?)?;
+                let mut codes: Vec<(Box<Codes>, Box<Codes>)> = Vec::new();
+                let mut kinds: Vec<usize> = Vec::new();
+                for (i, &(first, others)) in tables.iter().enumerate() {
+                    // Colours share their tables mostly.
+                    let same = tables[..i].iter().position(|&(a, b)| std::ptr::eq(a, first) && std::ptr::eq(b, others));
+                    kinds.push(match same {
+                        Some(before) => kinds[before],
+                        None => {
+                            codes.push((Codes::new(first, true)?, Codes::new(others, false)?));
+                            codes.len() - 1
+                        }
+                    });
+                }
+                let blocks: Vec<(usize, usize)> = blocks.iter().map(|&c| (c, kinds[c])).collect();
+                return Scan { data, units: *units, restart, blocks: &blocks, codes: &codes }.walk();
+            }
+            _ => return None,
+        }
+    }
 }
 
 /// Makes an image that stands on its own part of a file: tables that JPEGTables has already are left out, and so is what
@@ -401,7 +462,8 @@ impl Frame {
         }
         let sampling: Vec<u8> = parts.iter().map(|part| part[1]).collect();
         let usual = match sampling[..] {
-            [_] => true,
+            // Alone it has one block after the other, but the host's decoder looks at them.
+            [factors] => (1..=4).contains(&(factors >> 4)) && (1..=4).contains(&(factors & 15)),
             [0x11 | 0x12 | 0x21 | 0x22 | 0x41, 0x11, 0x11] if expected.to_rgb => true,
             [0x11, 0x11, 0x11] => true,
             _ => false,
@@ -424,11 +486,11 @@ impl Frame {
     }
 }
 
-/// Codes of the components, the first coefficient's and the others'.
-type ScanCodes = Vec<(Box<Codes>, Box<Codes>)>;
+/// Tables of the components, the first coefficient's and the others'.
+type ScanTables<'a> = Vec<(&'a [u8], &'a [u8])>;
 
-/// One scan of all components in order, with tables that are there: their codes, and the header with new numbers.
-fn read_scan(body: &[u8], frame: &Frame, known: &Tables<'_>) -> Option<(ScanCodes, Vec<u8>)> {
+/// One scan of all components in order, with tables that are there; and its header with new numbers.
+fn read_scan<'a>(body: &[u8], frame: &Frame, known: &Tables<'a>) -> Option<(ScanTables<'a>, Vec<u8>)> {
     let (&count, rest) = body.split_first()?;
     let components = &frame.components;
     let (parts, end) = rest.as_chunks::<2>();
@@ -437,18 +499,18 @@ fn read_scan(body: &[u8], frame: &Frame, known: &Tables<'_>) -> Option<(ScanCode
         return None;
     }
     let mut new = vec![count];
-    let mut codes = Vec::new();
+    let mut found = Vec::new();
     for (i, (&[id, tables], component)) in parts.iter().zip(components).enumerate() {
         let quantised = component.quant < 4 && known.quant >> component.quant & 1 == 1;
         if id != component.id || !quantised {
             return None;
         }
-        let table = |of: &[Option<&'_ [u8]>; 4], number: u8, first| Codes::new((*of.get(usize::from(number))?)?, first);
-        codes.push((table(&known.dc, tables >> 4, true)?, table(&known.ac, tables & 15, false)?));
+        let table = |of: &[Option<&'a [u8]>; 4], number: u8| *of.get(usize::from(number))?;
+        found.push((table(&known.dc, tables >> 4)?, table(&known.ac, tables & 15)?));
         new.extend([i as u8 + 1, tables]);
     }
     new.extend(last);
-    Some((codes, new))
+    Some((found, new))
 }
 
 /// Where the data of a scan end, their last marker included: the end of the image must be the only one but for restarts.
@@ -511,6 +573,7 @@ mod tests {
             let format = format(samples, photometric, subsampling);
             let stream = encoded(&format);
             let image = completed(&stream, &format).unwrap();
+            assert!(is_sound(&image, &expected(&format)));
             let alone = TileFormat { jpeg_tables: None, ..format.clone() };
             assert_eq!(decoded(&image, &alone), decoded(&stream, &format), "{samples} {photometric}");
             // What is whole already stays as it is.
@@ -588,7 +651,7 @@ mod tests {
                         bad[at] ^= 1 << next(8);
                     }),
                 }
-                if completed(&bad, &format).is_some() {
+                if completed(&bad, &format).is_some_and(|image| is_sound(&image, &expected(&format))) {
                     taken += 1;
                     let mut out = vec![0; 48 * 32 * usize::from(format.samples)];
                     let tile = Encoded { bytes: &bad, rows: 32, index: 0, format: &format };
@@ -626,7 +689,8 @@ mod tests {
         let expected = Expected { width: 16, height: 8, components: 1, to_rgb: false };
         let complete = |stream: &[u8]| {
             let mut out = vec![0; stream.len() + 2000];
-            complete(stream, narrow.jpeg_tables.as_deref(), &expected, &mut out).is_some()
+            let length = complete(stream, narrow.jpeg_tables.as_deref(), &expected, &mut out);
+            length.is_some_and(|length| is_sound(&out[..length], &expected))
         };
         assert!(complete(&image(1, &[0xff, 0xd0])));
         for (interval, marker) in [(1, &[0xff, 0xd1][..]), (0, &[0xff, 0xd0]), (2, &[0xff, 0xd0]), (1, &[])] {

@@ -77,20 +77,19 @@ impl Picture {
         match self {
             Self::Jpeg => match (gpu.jpeg_encoders(), Jpeg::new(plan)) {
                 (Ok(states), Some(how)) => encode(gpu, states, &how, tiles),
-                _ => Ok(none(tiles.len())),
+                _ => Ok(vec![Err(nobody()); tiles.len()]),
             },
             Self::Jpeg2000 => match (gpu.jpeg2000_encoders(), Jpeg2000::new(plan)) {
                 (Ok(states), Some(how)) => encode(gpu, states, &how, tiles),
-                _ => Ok(none(tiles.len())),
+                _ => Ok(vec![Err(nobody()); tiles.len()]),
             },
         }
     }
 }
 
-/// What becomes of tiles that no state took.
-fn none(count: usize) -> Vec<Result<Vec<u8>, Failure>> {
-    let failure = Failure { call: "encoding", code: 0, reason: "no state of the library takes it".into() };
-    vec![Err(failure); count]
+/// Why tiles are not encoded that no state took.
+fn nobody() -> Failure {
+    Failure { call: "encoding", code: 0, reason: "no state of the library takes it".into() }
 }
 
 /// What encodes one tile at a time.
@@ -243,8 +242,8 @@ impl Search {
     /// Encodes of a tile at most, but for one to come back to the best.
     const TRIES: u32 = 7;
     /// The part of the target that is near enough, and the one that is aimed at.
-    const NEAR: f64 = 0.95;
-    const AIM: f64 = 0.975;
+    const NEAR: f64 = 0.9;
+    const AIM: f64 = 0.95;
     /// The smallest power of two for a step.
     const LEAST: f64 = -8.0;
 
@@ -376,20 +375,26 @@ where
     M::State: Encoder,
 {
     let next = AtomicUsize::new(0);
-    let work = |_: usize| -> Outcomes {
+    // What a thread has done, or why it has no state.
+    let work = |_: usize| {
         let _current = gpu.enter()?;
-        let Ok(mut hands) = kept(Hands::take(states))? else { return Ok(Vec::new()) };
+        let mut hands = match kept(Hands::take(states))? {
+            Ok(hands) => hands,
+            Err(failure) => return Ok((Vec::new(), Some(failure))),
+        };
         let outcome = hands.work(tiles, how, &next);
         if outcome.is_err() {
             // Nothing of it may read pixels any more when their memory is given to somebody else.
             hands.held.iter_mut().for_each(|(state, _)| drop(state.turn().stream().wait()));
         }
-        outcome
+        outcome.map(|done| (done, None))
     };
     let workers = gpu.threads.current_num_threads().min(tiles.len());
     let shares = gpu.threads.install(|| (0..workers).into_par_iter().map(work).collect::<Vec<_>>());
-    let mut outcomes = none(tiles.len());
-    for (number, outcome) in shares.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten() {
+    let shares = shares.into_iter().collect::<Result<Vec<_>, Failure>>()?;
+    let without = shares.iter().find_map(|(_, without)| without.clone()).unwrap_or_else(nobody);
+    let mut outcomes = vec![Err(without); tiles.len()];
+    for (number, outcome) in shares.into_iter().flat_map(|(done, _)| done) {
         outcomes[number] = outcome;
     }
     Ok(outcomes)
@@ -421,7 +426,7 @@ mod tests {
                     }
                     let target = search.target;
                     let what = format!("{bits} bits, {percent} %, detail {detail}: {came} of {target} in {tries}");
-                    assert!(tries <= 6, "{what}");
+                    assert!(tries <= 6 || least > target, "{what}");
                     assert!(search.found(came) || least > target, "{what}");
                     assert!(came as f64 >= target * Search::NEAR || most <= target, "{what}");
                 }

@@ -197,7 +197,8 @@ impl State {
         self.turn.is_settled()
     }
 
-    fn bytes(&self, picture: &Picture) -> &[u8] {
+    /// The bytes of an image of the batch.
+    pub fn bytes(&self, picture: &Picture) -> &[u8] {
         self.turn.bytes(picture.bytes.clone())
     }
 

@@ -18,7 +18,7 @@ pub const WANTED: Wanted = Wanted {
     name: "nvJPEG2000",
     sonames: &["libnvjpeg2k.so.0"],
     wheels: &["nvidia/nvjpeg2k/lib"],
-    enables: "JPEG 2000 on the GPU; twice as fast with CUDA_DEVICE_MAX_CONNECTIONS=32 in the environment",
+    enables: "JPEG 2000 on the GPU",
     hint: "pip install nvidia-nvjpeg2k-cu13 (or -cu12, as the driver is)",
 };
 
@@ -368,14 +368,13 @@ impl Encoder {
             handle: self.handle,
             state: std::ptr::null_mut(),
             parameters: std::ptr::null_mut(),
+            lossy: false,
             turn: Turn::new(self.context)?,
         };
-        // SAFETY: the handle is live; each writes one handle, which the state gives back.
+        // SAFETY: the handle is live; writes one handle, which the state gives back.
         let code = unsafe { (self.functions.nvjpeg2kEncodeStateCreate)(self.handle, &mut state.state) };
         checked(self.lender, "nvjpeg2kEncodeStateCreate", code)?;
-        // SAFETY: as above.
-        let code = unsafe { (self.functions.nvjpeg2kEncodeParamsCreate)(&mut state.parameters) };
-        checked(self.lender, "nvjpeg2kEncodeParamsCreate", code)?;
+        state.renew(false)?;
         Ok(state)
     }
 }
@@ -400,6 +399,8 @@ pub struct EncodeState {
     handle: Handle,
     state: Handle,
     parameters: Handle,
+    /// Whether the parameters have been told of a step.
+    lossy: bool,
     turn: Turn,
 }
 
@@ -417,7 +418,23 @@ impl EncodeState {
         self.turn.is_settled()
     }
 
+    /// Makes new parameters: those that know of a step refuse to do without.
+    fn renew(&mut self, lossy: bool) -> Result<(), Refusal> {
+        if !self.parameters.is_null() {
+            // SAFETY: they are live and destroyed once; the encode that used them has been waited for.
+            unsafe { (self.functions.nvjpeg2kEncodeParamsDestroy)(self.parameters) };
+            self.parameters = std::ptr::null_mut();
+        }
+        // SAFETY: writes one handle, which the state gives back.
+        let code = unsafe { (self.functions.nvjpeg2kEncodeParamsCreate)(&mut self.parameters) };
+        self.lossy = lossy;
+        checked(self.lender, "nvjpeg2kEncodeParamsCreate", code)
+    }
+
     fn configure(&mut self, pixels: &Pixels, coding: &Coding) -> Result<(), Refusal> {
+        if self.parameters.is_null() || self.lossy != coding.step.is_some() {
+            self.renew(coding.step.is_some())?;
+        }
         const BLOCK: u32 = 64;
         const RGB: c_int = 1;
         const GREY: c_int = 2;

@@ -3,6 +3,7 @@
 //! Lanes wait for requests and never for cores; cores decode and never wait for requests. So one slow server holds up nobody
 //! but who asked for its file. What is not compressed has no need of a core: lanes put it in its place.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -58,6 +59,19 @@ impl Request {
 
     fn bytes(&self) -> u64 {
         self.range.end - self.range.start
+    }
+
+    fn ranges(&self) -> Vec<Range<u64>> {
+        self.runs.iter().map(|run| run.range.clone()).collect()
+    }
+
+    /// Bytes of each run; more than there can be where they can't be told.
+    fn lengths(&self) -> Vec<usize> {
+        self.runs.iter().map(|run| usize::try_from(run.range.end - run.range.start).unwrap_or(usize::MAX)).collect()
+    }
+
+    fn no_memory(&self, source: &dyn Source) -> Error {
+        Error::limit(source.name(), "bytes of compressed tiles in memory", self.bytes(), 0)
     }
 }
 
@@ -211,23 +225,18 @@ impl<'a> Far<'a> {
     fn fetch<'c>(&'c self, number: usize, cores: &Scope<'c>) {
         let request = &self.requests[number];
         let reader = &self.readers[request.job];
-        let mut landed = 0;
-        let mut work = |i: usize, bytes: HostBuffer| {
-            landed += 1;
-            match reader.is_copy() {
-                // Done before a core is awake, while it is in the cache of this one.
-                true => self.decode(number, i, bytes),
-                false => cores.spawn(move |_| self.decode(number, i, bytes)),
-            }
+        let bring = || match reader.is_copy() {
+            true => self.copy(number),
+            false => self.hand_over(number, cores),
         };
-        let outcome = match self.stop.load(Ordering::Relaxed) {
-            true => Err(Error::Cancelled { name: reader.source.name().clone() }),
+        let (landed, outcome) = match self.stop.load(Ordering::Relaxed) {
+            true => (0, Err(Error::Cancelled { name: reader.source.name().clone() })),
             // A lane does not know who waits for it.
             false if self.requests.len() > 1 => {
                 let stop = self.stop.clone();
-                interruptible(move || stop.load(Ordering::Relaxed), || bring(reader.source, request, &mut work))
+                interruptible(move || stop.load(Ordering::Relaxed), bring)
             }
-            false => bring(reader.source, request, &mut work),
+            false => bring(),
         };
         self.lock().report.bytes_read += request.bytes();
         if let Err(error) = outcome {
@@ -238,7 +247,49 @@ impl<'a> Far<'a> {
         self.done(number, request.runs.len() - landed);
     }
 
-    fn decode(&self, number: usize, run: usize, bytes: HostBuffer) {
+    /// Fetches the runs of a request side by side in memory; each is decoded by a core. Tells how many came.
+    fn hand_over<'c>(&'c self, number: usize, cores: &Scope<'c>) -> (usize, Result<()>) {
+        let request = &self.requests[number];
+        let source = self.readers[request.job].source;
+        let Some(parts) = HostBuffer::take_parts(&request.lengths()) else {
+            return (0, Err(request.no_memory(source)));
+        };
+        let mut parts: Vec<Option<HostBuffer>> = parts.into_iter().map(Some).collect();
+        let mut landed = 0;
+        let outcome = source.deliver(&request.ranges(), &mut |i| parts.get_mut(i)?.take(), &mut |i, bytes| {
+            landed += 1;
+            cores.spawn(move |_| {
+                self.decode(number, i, &bytes);
+                drop(bytes);
+                self.done(number, 1);
+            });
+        });
+        (landed, outcome)
+    }
+
+    /// Fetches the runs of a request one after the other into the same memory, and puts each in its place while it is in
+    /// the cache of this core: that is done before another core is awake.
+    fn copy(&self, number: usize) -> (usize, Result<()>) {
+        let request = &self.requests[number];
+        let source = self.readers[request.job].source;
+        let lengths = request.lengths();
+        let most = lengths.iter().copied().max().unwrap_or(0);
+        let spare = Cell::new(None);
+        let mut landed = 0;
+        let mut memory = |i: usize| match spare.take() {
+            Some(bytes) => HostBuffer::fit(bytes, lengths[i]),
+            None => HostBuffer::take(most)?.fit(lengths[i]),
+        };
+        let outcome = source.deliver(&request.ranges(), &mut memory, &mut |i, bytes| {
+            landed += 1;
+            self.decode(number, i, &bytes);
+            spare.set(Some(bytes));
+            self.done(number, 1);
+        });
+        (landed, outcome)
+    }
+
+    fn decode(&self, number: usize, run: usize, bytes: &HostBuffer) {
         let request = &self.requests[number];
         let run = &request.runs[run];
         let reader = &self.readers[request.job];
@@ -258,9 +309,7 @@ impl<'a> Far<'a> {
             }
             done
         });
-        drop(bytes);
         self.lock().report.tiles += done;
-        self.done(number, 1);
     }
 
     /// So many runs of a request are decoded, or will never come.
@@ -287,16 +336,6 @@ impl<'a> Far<'a> {
             state.failed.insert(job, (tile, error));
         }
     }
-}
-
-/// Fetches the runs of a request, each into memory of its own, and gives it away as it arrives.
-fn bring(source: &dyn Source, request: &Request, landed: &mut dyn FnMut(usize, HostBuffer)) -> Result<()> {
-    let ranges: Vec<Range<u64>> = request.runs.iter().map(|run| run.range.clone()).collect();
-    let lengths: Option<Vec<usize>> = ranges.iter().map(|r| usize::try_from(r.end - r.start).ok()).collect();
-    let memory = lengths
-        .and_then(|lengths| HostBuffer::take_parts(&lengths))
-        .ok_or_else(|| Error::limit(source.name(), "bytes of compressed tiles in memory", request.bytes(), 0))?;
-    source.deliver(&ranges, memory, landed)
 }
 
 /// Lets so many through at once.

@@ -121,7 +121,12 @@ impl Image {
         Ok(Tensor::new([1, height, width], DType::UInt8, Arc::new(out), pixels.report.clone()))
     }
 
+    /// Memory of a mask. Nothing may have been read before it: what is allowed is asked here.
     fn buffer(&self, length: usize) -> Result<HostBuffer> {
+        let allowed = self.head().limits().output_bytes;
+        if length as u64 > allowed {
+            return Err(Error::limit(self.name(), "bytes of a mask", length as u64, allowed));
+        }
         HostBuffer::take(length).ok_or_else(|| Error::limit(self.name(), "bytes of a mask in memory", length as u64, 0))
     }
 }

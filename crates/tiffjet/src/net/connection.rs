@@ -49,6 +49,8 @@ pub(super) struct Connection {
     since: Instant,
     /// It was made ahead, and has not been asked for.
     spare: bool,
+    /// One of those to its host.
+    _share: Arc<()>,
     /// It has waited for its request, so the other side may have closed it.
     pub(super) used: bool,
 }
@@ -63,8 +65,8 @@ type Idle = HashMap<Host, Waiting>;
 #[derive(Default)]
 struct Waiting {
     connections: Vec<Connection>,
-    /// When some were made ahead.
-    ahead: Option<Instant>,
+    /// Every connection to the host has its share, idle or not.
+    all: Arc<()>,
 }
 
 impl Waiting {
@@ -78,13 +80,9 @@ impl Waiting {
         None
     }
 
-    /// Whether this is the time to make some ahead: nobody has come by for long.
-    fn is_alone(&mut self) -> bool {
-        let alone = self.ahead.is_none_or(|at| at.elapsed() >= IDLE);
-        if alone {
-            self.ahead = Some(Instant::now());
-        }
-        alone
+    /// Whether there is no connection to the host.
+    fn is_empty(&self) -> bool {
+        Arc::strong_count(&self.all) == 1
     }
 }
 
@@ -103,18 +101,17 @@ fn with_idle<T>(work: impl FnOnce(&mut Idle) -> T) -> T {
 impl Connection {
     /// One that is idle, or a new one.
     pub(super) fn to(host: &Host, connect: Duration, watch: &Watch) -> io::Result<Self> {
-        let (idle, alone) = with_idle(|idle| {
+        let (idle, first, share) = with_idle(|idle| {
             let waiting = idle.entry(host.clone()).or_default();
             let found = waiting.take();
-            let alone = found.is_none() && waiting.is_alone();
-            (found, alone)
+            (found, waiting.is_empty(), waiting.all.clone())
         });
-        if alone {
-            dial_ahead(host, connect, watch);
+        if first {
+            dial_ahead(host, connect, watch, &share);
         }
         match idle {
             Some(connection) => Ok(Self { spare: false, ..connection }),
-            None => Self::new(host, connect, watch),
+            None => Self::dial(host, connect, watch, share),
         }
     }
 
@@ -135,6 +132,11 @@ impl Connection {
 
     /// A new one.
     pub(super) fn new(host: &Host, connect: Duration, watch: &Watch) -> io::Result<Self> {
+        let share = with_idle(|idle| idle.entry(host.clone()).or_default().all.clone());
+        Self::dial(host, connect, watch, share)
+    }
+
+    fn dial(host: &Host, connect: Duration, watch: &Watch, share: Arc<()>) -> io::Result<Self> {
         let tcp = dial(host, connect)?;
         tcp.set_nodelay(true)?;
         tcp.set_read_timeout(Some(TICK))?;
@@ -148,15 +150,9 @@ impl Connection {
                 Stream::Tls(Box::new(StreamOwned::new(client, tcp)))
             }
         };
-        let mut connection = Self {
-            host: host.clone(),
-            stream,
-            buffer: Vec::new(),
-            start: 0,
-            since: Instant::now(),
-            spare: false,
-            used: false,
-        };
+        let (host, since) = (host.clone(), Instant::now());
+        let (spare, used) = (false, false);
+        let mut connection = Self { host, stream, buffer: Vec::new(), start: 0, since, spare, _share: share, used };
         connection.shake_hands(watch)?;
         Ok(connection)
     }
@@ -272,11 +268,11 @@ fn patiently<T>(watch: &Watch, mut work: impl FnMut() -> io::Result<T>) -> io::R
 
 /// Makes connections that will be wanted soon, and closes them when they were not. What fails here, the request that
 /// needs it tells.
-fn dial_ahead(host: &Host, connect: Duration, watch: &Watch) {
+fn dial_ahead(host: &Host, connect: Duration, watch: &Watch, share: &Arc<()>) {
     for _ in 0..AHEAD {
-        let (host, watch) = (host.clone(), watch.clone());
+        let (host, watch, share) = (host.clone(), watch.clone(), share.clone());
         let dial = move || {
-            let Ok(connection) = Connection::new(&host, connect, &watch) else { return };
+            let Ok(connection) = Connection::dial(&host, connect, &watch, share) else { return };
             Connection { spare: true, ..connection }.keep();
             std::thread::sleep(SPARE);
             with_idle(|idle| {

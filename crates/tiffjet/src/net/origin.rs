@@ -60,7 +60,9 @@ impl Failure {
     pub(crate) fn of(name: &Arc<str>, error: io::Error) -> Self {
         match error.kind() {
             _ if is_cancelled(&error) => Self::Cancelled,
-            ErrorKind::InvalidInput | ErrorKind::PermissionDenied => Self::Final(Error::io(name, error)),
+            ErrorKind::InvalidInput | ErrorKind::PermissionDenied | ErrorKind::OutOfMemory => {
+                Self::Final(Error::io(name, error))
+            }
             // Certificates that nobody trusts, and what is no HTTP.
             ErrorKind::InvalidData => Self::Final(Error::io(name, error)),
             _ => Self::Passing(Error::io(name, error), None),

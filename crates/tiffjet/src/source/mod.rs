@@ -73,15 +73,16 @@ pub trait Source: Send + Sync {
     /// arrives, in any order, so that decoding can overlap the transfer.
     fn read(&self, ranges: &[Range<u64>], out: &mut [&mut [u8]], landed: &mut dyn FnMut(usize)) -> Result<()>;
 
-    /// The same into memory that is given away as it is filled, in any order: what has arrived can be decoded by another
-    /// thread while the rest is on its way. All at the end where a source does nothing about it.
+    /// Reads `ranges[i]` into `memory(i)`, which has its length, and gives it away as it is full: what has arrived can be
+    /// decoded while the rest is on its way, and memory may be used again. All is given at the end where a source does
+    /// nothing about it.
     fn deliver(
         &self,
         ranges: &[Range<u64>],
-        out: Vec<HostBuffer>,
+        memory: &mut dyn FnMut(usize) -> Option<HostBuffer>,
         landed: &mut dyn FnMut(usize, HostBuffer),
     ) -> Result<()> {
-        deliver_together(self, ranges, out, landed)
+        deliver_together(self, ranges, memory, landed)
     }
 
     /// An error when the bytes are no longer those that were opened.
@@ -119,9 +120,11 @@ pub trait Source: Send + Sync {
 fn deliver_together<S: Source + ?Sized>(
     source: &S,
     ranges: &[Range<u64>],
-    mut out: Vec<HostBuffer>,
+    memory: &mut dyn FnMut(usize) -> Option<HostBuffer>,
     landed: &mut dyn FnMut(usize, HostBuffer),
 ) -> Result<()> {
+    let out: Option<Vec<HostBuffer>> = (0..ranges.len()).map(memory).collect();
+    let mut out = out.ok_or_else(|| Error::io(source.name(), std::io::ErrorKind::OutOfMemory.into()))?;
     let mut slices: Vec<&mut [u8]> = out.iter_mut().map(HostBuffer::bytes_mut).collect();
     source.read(ranges, &mut slices, &mut |_| ())?;
     out.into_iter().enumerate().for_each(|(i, buffer)| landed(i, buffer));

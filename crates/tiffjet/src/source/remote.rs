@@ -75,6 +75,7 @@ impl RemoteSource {
         &self,
         transfer: &mut Delivery<M>,
         stop: &Arc<AtomicBool>,
+        memory: &mut dyn FnMut(usize) -> Option<M>,
         landed: &mut dyn FnMut(usize, M),
     ) -> Result<()> {
         let bytes = transfer.range.end - transfer.range.start;
@@ -87,7 +88,7 @@ impl RemoteSource {
             let answer = self.origin.get(range.clone(), condition, &watch)?;
             self.check(&answer)?;
             check_part(&self.name, &answer, &range)?;
-            transfer.take(answer, landed).map_err(|e| Failure::of(&self.name, e))
+            transfer.take(answer, memory, landed).map_err(|e| Failure::of(&self.name, e))
         });
         outcome.map_err(|failure| failure.error(&self.name))
     }
@@ -102,37 +103,48 @@ impl RemoteSource {
         if same { Ok(()) } else { Err(Failure::Changed) }
     }
 
-    /// Fills the memory for a range where nothing needs to be fetched; an error where it is not in the file.
+    /// An error for what is not in the file.
+    fn is_inside(&self, range: &Range<u64>) -> Result<()> {
+        match range.start <= range.end && range.end <= self.version.length {
+            true => Ok(()),
+            false => Err(Error::io(&self.name, std::io::ErrorKind::UnexpectedEof.into())),
+        }
+    }
+
+    /// Fills the memory for a range, which has its length, where nothing needs to be fetched.
     fn is_here(&self, range: &Range<u64>, out: &mut [u8]) -> Result<bool> {
-        if range.end > self.version.length || range.start > range.end || range.end - range.start != out.len() as u64 {
+        self.is_inside(range)?;
+        if range.end - range.start != out.len() as u64 {
             return Err(Error::io(&self.name, std::io::ErrorKind::UnexpectedEof.into()));
         }
         Ok(range.is_empty() || self.held.copy(range.start, out))
     }
 
+    fn no_memory(&self) -> Error {
+        Error::io(&self.name, std::io::ErrorKind::OutOfMemory.into())
+    }
+
     /// Several requests side by side.
-    fn fetch_all<M: AsMut<[u8]> + Send>(
-        &self,
-        deliveries: Vec<Delivery<M>>,
-        landed: &mut dyn FnMut(usize, M),
-    ) -> Result<()> {
+    fn fetch_all(&self, deliveries: Vec<Delivery<&mut [u8]>>, landed: &mut dyn FnMut(usize)) -> Result<()> {
         let stop: Arc<AtomicBool> = Arc::default();
         let lanes = lanes()?;
         // Who is in a lane already waits for nobody else's.
         if deliveries.len() == 1 || lanes.current_thread_index().is_some() {
-            return deliveries.into_iter().try_for_each(|mut delivery| self.fetch(&mut delivery, &stop, landed));
+            return deliveries
+                .into_iter()
+                .try_for_each(|mut delivery| self.fetch(&mut delivery, &stop, &mut |_| None, &mut |i, _| landed(i)));
         }
         let mut first = None;
         lanes.in_place_scope(|scope| {
             let (sender, receiver) = channel();
             for mut delivery in deliveries {
-                let (sender, stop): (Sender<Result<(usize, M)>>, _) = (sender.clone(), stop.clone());
+                let (sender, stop): (Sender<Result<usize>>, _) = (sender.clone(), stop.clone());
                 scope.spawn(move |_| {
                     if stop.load(Ordering::Relaxed) {
                         return;
                     }
                     // Nobody listens any more when it has failed elsewhere.
-                    let outcome = self.fetch(&mut delivery, &stop, &mut |i, out| drop(sender.send(Ok((i, out)))));
+                    let outcome = self.fetch(&mut delivery, &stop, &mut |_| None, &mut |i, _| drop(sender.send(Ok(i))));
                     if let Err(error) = outcome {
                         drop(sender.send(Err(error)));
                     }
@@ -141,7 +153,7 @@ impl RemoteSource {
             drop(sender);
             loop {
                 match receiver.recv_timeout(Duration::from_millis(100)) {
-                    Ok(Ok((i, out))) => landed(i, out),
+                    Ok(Ok(i)) => landed(i),
                     Ok(Err(error)) => {
                         stop.store(true, Ordering::Relaxed);
                         first.get_or_insert(error);
@@ -179,34 +191,36 @@ impl Source for RemoteSource {
             wanted.push(if here { 0..0 } else { range.clone() });
         }
         let deliveries = deliveries(&wanted, out, &self.distance());
-        if deliveries.is_empty() { Ok(()) } else { self.fetch_all(deliveries, &mut |i, _| landed(i)) }
+        if deliveries.is_empty() { Ok(()) } else { self.fetch_all(deliveries, landed) }
     }
 
     fn deliver(
         &self,
         ranges: &[Range<u64>],
-        out: Vec<HostBuffer>,
+        memory: &mut dyn FnMut(usize) -> Option<HostBuffer>,
         landed: &mut dyn FnMut(usize, HostBuffer),
     ) -> Result<()> {
         let distance = self.distance();
         // What takes several requests is best read in one go: they are made side by side.
         if ranges.iter().any(|range| range.end.saturating_sub(range.start) > distance.request) {
-            return deliver_together(self, ranges, out, landed);
+            return deliver_together(self, ranges, memory, landed);
         }
-        let mut wanted: Vec<Range<u64>> = vec![0..0; ranges.len()];
-        let mut memory: Vec<Option<HostBuffer>> = Vec::with_capacity(ranges.len());
-        for (i, (range, mut out)) in std::iter::zip(ranges, out).enumerate() {
-            let here = self.is_here(range, out.bytes_mut())?;
-            if here {
+        let mut wanted: Vec<Range<u64>> = ranges.to_vec();
+        for (i, range) in wanted.iter_mut().enumerate() {
+            self.is_inside(range)?;
+            if range.is_empty() || self.held.has(range) {
+                let mut out = memory(i).ok_or_else(|| self.no_memory())?;
+                if !self.is_here(range, out.bytes_mut())? {
+                    return Err(self.no_memory());
+                }
                 landed(i, out);
-                memory.push(None);
-            } else {
-                wanted[i] = range.clone();
-                memory.push(Some(out));
+                *range = 0..0;
             }
         }
-        let deliveries = whole_deliveries(&wanted, memory, &distance);
-        if deliveries.is_empty() { Ok(()) } else { self.fetch_all(deliveries, landed) }
+        let stop = Arc::default();
+        gather(&wanted, distance.gap, distance.request)
+            .into_iter()
+            .try_for_each(|gathered| self.fetch(&mut Delivery::of(gathered, ranges), &stop, memory, landed))
     }
 
     fn distance(&self) -> Distance {
@@ -236,9 +250,9 @@ fn fetch_first(
         let modified = answer.modified.clone();
         let mut bytes = vec![0; (answer.range.end - answer.range.start) as usize];
         let range = answer.range.clone();
-        let piece = Slot { part: 0, range: range.clone(), out: &mut bytes[..], left: None };
+        let piece = Slot { part: 0, range: range.clone(), out: Some(&mut bytes[..]), left: None };
         let mut delivery = Delivery { at: range.start, range, slots: VecDeque::from([piece]) };
-        delivery.take(answer, &mut |_, _| ()).map_err(|e| Failure::of(name, e))?;
+        delivery.take(answer, &mut |_| None, &mut |_, _| ()).map_err(|e| Failure::of(name, e))?;
         Ok((version, modified, bytes))
     })
 }
@@ -270,9 +284,27 @@ fn check_part(name: &Arc<str>, answer: &Answer, asked: &Range<u64>) -> Result<()
 struct Slot<M> {
     part: usize,
     range: Range<u64>,
-    out: M,
+    /// `None` until its first byte is due.
+    out: Option<M>,
     /// Pieces of the range that are still to come, where it was cut.
     left: Option<Arc<AtomicUsize>>,
+}
+
+impl<M: AsMut<[u8]>> Slot<M> {
+    /// The memory from a byte of the file on.
+    fn room(&mut self, at: u64, memory: &mut dyn FnMut(usize) -> Option<M>) -> std::io::Result<&mut [u8]> {
+        if self.out.is_none() {
+            self.out = memory(self.part);
+        }
+        let out = self.out.as_mut().ok_or(std::io::ErrorKind::OutOfMemory)?.as_mut();
+        if out.len() as u64 != self.range.end - self.range.start {
+            return Err(std::io::Error::new(
+                std::io::ErrorKind::InvalidInput,
+                "memory of another length than its range",
+            ));
+        }
+        Ok(&mut out[(at - self.range.start) as usize..])
+    }
 }
 
 /// One request, with the memory for what it brings.
@@ -285,8 +317,20 @@ struct Delivery<M> {
 }
 
 impl<M: AsMut<[u8]>> Delivery<M> {
+    /// For whole ranges, whose memory is still to come.
+    fn of(gathered: Gathered, ranges: &[Range<u64>]) -> Self {
+        let Gathered { range, parts } = gathered;
+        let slots = parts.into_iter().map(|part| Slot { part, range: ranges[part].clone(), out: None, left: None });
+        Self { at: range.start, slots: slots.collect(), range }
+    }
+
     /// Takes the body of an answer, from where the one before ended. What is full is given away.
-    fn take(&mut self, mut answer: Answer, landed: &mut dyn FnMut(usize, M)) -> std::io::Result<()> {
+    fn take(
+        &mut self,
+        mut answer: Answer,
+        memory: &mut dyn FnMut(usize) -> Option<M>,
+        landed: &mut dyn FnMut(usize, M),
+    ) -> std::io::Result<()> {
         let mut bin = [0; 16 << 10];
         while self.at < self.range.end {
             let Some(slot) = self.slots.front_mut() else { break };
@@ -295,7 +339,7 @@ impl<M: AsMut<[u8]>> Delivery<M> {
                     let gap = (slot.range.start - self.at).min(bin.len() as u64);
                     &mut bin[..gap as usize]
                 }
-                false => &mut slot.out.as_mut()[(self.at - slot.range.start) as usize..],
+                false => slot.room(self.at, memory)?,
             };
             let n = answer.body.read(room)?;
             if n == 0 {
@@ -303,10 +347,10 @@ impl<M: AsMut<[u8]>> Delivery<M> {
             }
             self.at += n as u64;
             if self.at == slot.range.end
-                && let Some(slot) = self.slots.pop_front()
-                && slot.left.as_ref().is_none_or(|left| left.fetch_sub(1, Ordering::AcqRel) == 1)
+                && let Some(Slot { part, out: Some(out), left, .. }) = self.slots.pop_front()
+                && left.as_ref().is_none_or(|left| left.fetch_sub(1, Ordering::AcqRel) == 1)
             {
-                landed(slot.part, slot.out);
+                landed(part, out);
             }
         }
         // One that has more than it should is not to be trusted with the rest.
@@ -331,29 +375,11 @@ fn deliveries<'a>(ranges: &[Range<u64>], out: &'a mut [&mut [u8]], distance: &Di
             let whole = &ranges[piece.part];
             let pieces = (whole.end - whole.start).div_ceil(distance.request.max(1)) as usize;
             let left = (pieces > 1).then(|| cut.entry(piece.part).or_insert_with(|| Arc::new(pieces.into())).clone());
-            Slot { part: piece.part, range: piece.range, out, left }
+            Slot { part: piece.part, range: piece.range, out: Some(out), left }
         });
         list.push(Delivery { at: transfer.range.start, slots: slots.collect(), range: transfer.range });
     }
     list
-}
-
-/// The same with memory that is given away, for ranges that need not be cut.
-fn whole_deliveries(
-    ranges: &[Range<u64>],
-    mut out: Vec<Option<HostBuffer>>,
-    distance: &Distance,
-) -> Vec<Delivery<HostBuffer>> {
-    let gathered = gather(ranges, distance.gap, distance.request).into_iter();
-    gathered
-        .map(|Gathered { range, parts }| {
-            let slots = parts.into_iter().filter_map(|part| {
-                let out = out.get_mut(part)?.take()?;
-                Some(Slot { part, range: ranges[part].clone(), out, left: None })
-            });
-            Delivery { at: range.start, slots: slots.collect(), range }
-        })
-        .collect()
 }
 
 /// The right to one request: so many are under way in this process, whoever makes them.
@@ -403,6 +429,13 @@ impl Held {
         if held + bytes.len() <= HELD && !parts.iter().any(|(start, held)| *start == at && held.len() >= bytes.len()) {
             parts.push((at, bytes.clone()));
         }
+    }
+
+    /// Whether all of a range is there.
+    fn has(&self, range: &Range<u64>) -> bool {
+        let holds =
+            |(start, bytes): &(u64, Arc<[u8]>)| *start <= range.start && range.end - start <= bytes.len() as u64;
+        self.lock().iter().any(holds)
     }
 
     /// Copies from what is there; `false` where it is not all there.

@@ -1,8 +1,7 @@
 //! Walks the codes of a scan from the first to the last, without making pixels of them.
 //!
-//! The library says nothing of data that end too soon, hold codes that no table has or go on behind the image, and
-//! what it makes of them is its own affair: such a scan is not for it. This walk is stricter than the host's decoder, which
-//! decides about all that does not come through.
+//! The library says nothing of data that end too soon, hold codes that no table has or go on behind the image. This walk
+//! is stricter than the host's decoder, which decides about all that does not come through.
 
 /// Bits that one look into the table covers.
 const LOOK: u32 = 10;
@@ -173,9 +172,9 @@ pub struct Scan<'a> {
     pub units: usize,
     /// Units between two markers, 0 for none.
     pub restart: usize,
-    /// For each block of a unit its component.
-    pub blocks: &'a [usize],
-    /// For each component the codes of its first coefficients, and those of all others.
+    /// For each block of a unit its component, and which codes it has.
+    pub blocks: &'a [(usize, usize)],
+    /// Codes of first coefficients, and those of all others.
     pub codes: &'a [(Box<Codes>, Box<Codes>)],
 }
 
@@ -189,8 +188,8 @@ impl Scan<'_> {
                 bits = self.restarted(&bits, unit / self.restart - 1)?;
                 before = [0; 4];
             }
-            for &component in self.blocks {
-                let (first, others) = self.codes.get(component)?;
+            for &(component, codes) in self.blocks {
+                let (first, others) = self.codes.get(codes)?;
                 walk_block(&mut bits, first, others, before.get_mut(component)?)?;
             }
             // Zeros can be codes: without data there is an end to them.
