@@ -9,6 +9,7 @@ bands ahead of the writer and no further.
 from __future__ import annotations
 
 import importlib
+import threading
 import uuid
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -47,16 +48,17 @@ class Spec:
 
     def encoder(self, device: str | None = None) -> Encoder:
         """The encoder of this process for a device."""
-        device = device or self.options["device"]
-        key = (self.token, device)
-        if key not in _encoders:
-            _encoders[key] = Encoder("tiles", self.shape, self.dtype, **{**self.options, "device": device})
-            while len(_encoders) > _MOST_ENCODERS:
-                _encoders.popitem(last=False)
-        return _encoders[key]
+        key = (self.token, device or self.options["device"])
+        with _turn:
+            if key not in _encoders:
+                _encoders[key] = Encoder("tiles", self.shape, self.dtype, **{**self.options, "device": key[1]})
+                while len(_encoders) > _MOST_ENCODERS:
+                    _encoders.popitem(last=False)
+            return _encoders[key]
 
 
 _encoders: OrderedDict[tuple[str, str], Encoder] = OrderedDict()
+_turn = threading.Lock()
 
 
 @dataclass

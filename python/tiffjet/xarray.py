@@ -107,8 +107,14 @@ class Pixels(BackendArray):
         return await asyncio.to_thread(self.__getitem__, key)
 
     def _getitem(self, key: tuple[Any, ...]) -> Any:
-        axes = [_positions(part, size) for part, size in zip(key, self.shape)]
         (y0, _), (x0, _) = self.window
+        spans = [_span(part, size) for part, size in zip(key, self.shape)]
+        if None not in spans:
+            # Neighbours, as in all chunks of dask: nothing to pick, and little time with the interpreter, which one
+            # thread has at a time.
+            (first, last), (top, bottom), (left, right) = spans  # type: ignore[misc]
+            return self._read(list(self.bands[first:last]), ((top + y0, bottom + y0), (left + x0, right + x0)))
+        axes = [_positions(part, size) for part, size in zip(key, self.shape)]
         bands = [self.bands[i] for i in axes[0]]
         out = self._outer(bands, axes[1] + y0, axes[2] + x0)
         # A number takes its axis away.
@@ -204,6 +210,14 @@ def _as_pixel(value: Any, dtype: numpy.dtype) -> Any:
 def _whole_key(key: Any) -> tuple[Any, ...]:
     key = key if isinstance(key, tuple) else (key,)
     return (*key, *([slice(None)] * (3 - len(key))))
+
+
+def _span(part: Any, size: int) -> tuple[int, int] | None:
+    """First and end of a slice without gaps that has something; None for all else."""
+    if not isinstance(part, slice):
+        return None
+    start, stop, step = part.indices(size)
+    return (start, stop) if step == 1 and start < stop else None
 
 
 def _is_number(part: Any) -> bool:

@@ -317,9 +317,10 @@ impl<'a> Reading<'a> {
 
     /// The guard: what will be taken is known and there before anything is taken.
     fn bounds(&self, output: u64) -> Result<(Bounds, usize)> {
-        let free = self.refused(self.gpu.free_memory())?;
         let statuses = 4 * self.coded.len() as u64 + 256;
-        let left = free.checked_sub(output.saturating_add(statuses)).ok_or_else(|| {
+        let result = output.saturating_add(statuses);
+        let free = self.refused(self.gpu.room(result.saturating_add(self.settings.budget)))?;
+        let left = free.checked_sub(result).ok_or_else(|| {
             Error::limit(&self.name, format!("bytes of memory of {} for the pixels", self.gpu.device), output, free)
         })?;
         let budget = left.min(self.settings.budget);

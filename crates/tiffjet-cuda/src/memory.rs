@@ -279,8 +279,17 @@ impl Gpu {
 
     /// Bytes that can be had: what the device has left, and what the pool keeps unused.
     pub fn free_memory(&self) -> Result<u64, Failure> {
-        let (free, _) = self.context.free_memory()?;
+        self.room(u64::MAX)
+    }
+
+    /// The same for one who needs no more than `enough`: what the pool keeps is known without asking the device, which
+    /// takes long, and one thread after the other.
+    pub fn room(&self, enough: u64) -> Result<u64, Failure> {
         let kept = self.pool.value(PoolValue::Reserved)?.saturating_sub(self.pool.value(PoolValue::Used)?);
+        if kept >= enough {
+            return Ok(kept);
+        }
+        let (free, _) = self.context.free_memory()?;
         Ok(free.saturating_add(kept))
     }
 
