@@ -259,7 +259,9 @@ fn ranges_are_given_away_as_they_arrive_and_never_asked_for_again() {
     assert_eq!(take(&[first..first + 10_000_000, 0..0]), [0, 1]);
     assert_eq!(server.take_log().len(), 2);
     // Without memory there is an end, and soon.
-    let refused = source.deliver(&[first..first + 10], &mut |_| None, &mut |_, _| ());
+    let refused = source.deliver(&[first..first + 10, first..first], &mut |_| None, &mut |_, _| ());
+    assert!(matches!(refused, Err(tiffjet::Error::Io { .. })), "{refused:?}");
+    let refused = source.deliver(&[first..first + 10, 10..20], &mut |i| HostBuffer::take(i * 10), &mut |_, _| ());
     assert!(matches!(refused, Err(tiffjet::Error::Io { .. })), "{refused:?}");
     assert_eq!(server.take_log().len(), 1);
 }
