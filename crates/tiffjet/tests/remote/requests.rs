@@ -1,7 +1,7 @@
 //! How many requests it takes.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tiffjet::sink::MemorySink;
@@ -233,11 +233,12 @@ fn responses_in_chunks_are_read_too() {
 #[test]
 fn ranges_are_given_away_as_they_arrive_and_never_asked_for_again() {
     let bytes: Vec<u8> = (0..20_000_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
-    let file = bytes.clone();
+    let (file, uncut) = (bytes.clone(), AtomicBool::new(true));
     let server = Server::start(move |request| {
         let reply = Reply::part(request, &file, "\"one\"");
         // The first answer after that of the header ends in the middle of its second range.
-        if request.number == 1 { reply.fate(Fate::Closed(150_000)) } else { reply }
+        let cut = request.range().is_some_and(|(first, _)| first > 0) && uncut.swap(false, Ordering::Relaxed);
+        if cut { reply.fate(Fate::Closed(150_000)) } else { reply }
     });
     let source = RemoteSource::open(&server.url("a.bin"), &quick(&[]).remote, &Limits::default()).unwrap();
     let take = |ranges: &[std::ops::Range<u64>]| {
@@ -258,7 +259,9 @@ fn ranges_are_given_away_as_they_arrive_and_never_asked_for_again() {
     assert_eq!(take(&[first..first + 10_000_000, 0..0]), [0, 1]);
     assert_eq!(server.take_log().len(), 2);
     // Without memory there is an end, and soon.
-    let refused = source.deliver(&[first..first + 10], &mut |_| None, &mut |_, _| ());
+    let refused = source.deliver(&[first..first + 10, first..first], &mut |_| None, &mut |_, _| ());
+    assert!(matches!(refused, Err(tiffjet::Error::Io { .. })), "{refused:?}");
+    let refused = source.deliver(&[first..first + 10, 10..20], &mut |i| HostBuffer::take(i * 10), &mut |_, _| ());
     assert!(matches!(refused, Err(tiffjet::Error::Io { .. })), "{refused:?}");
     assert_eq!(server.take_log().len(), 1);
 }
