@@ -53,24 +53,28 @@ fn round(path: &Path, state: &mut u64) -> Result<Option<String>> {
     };
     let size = options.dtype.size();
     let slope = 1 + pick(state, 7);
-    let pixels: Vec<u8> = (0..shape.iter().product::<usize>() * size).map(|i| (i / size / slope) as u8 & 0x3f).collect();
+    let pixels: Vec<u8> =
+        (0..shape.iter().product::<usize>() * size).map(|i| (i / size / slope) as u8 & 0x3f).collect();
     let mut writer = Writer::create(FileSink::create(path)?, &options)?;
     let Some(rows) = RowsView::new(&pixels, shape, options.dtype) else { return Ok(Some("rows of no shape".into())) };
     writer.push(&rows)?;
     writer.finish()?;
     let image = tiffjet::open(path)?;
     let wrong = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..THREADS).map(|thread| {
-            let (image, pixels) = (&image, &pixels);
-            scope.spawn(move || -> Result<bool> {
-                let y = (thread as usize * 37) % (shape[1] - 64);
-                let window = Window { rows: Some(y as u32..y as u32 + 64), bands: Some(vec![1]), ..Window::default() };
-                let part = image.read(&window)?;
-                let row = shape[2] * size;
-                let right = part.bytes() == Some(&pixels[y * row..(y + 64) * row]);
-                Ok(right && (thread > 0 || image.read(&Window::default())?.bytes() == Some(&pixels[..])))
+        let threads: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let (image, pixels) = (&image, &pixels);
+                scope.spawn(move || -> Result<bool> {
+                    let y = (thread as usize * 37) % (shape[1] - 64);
+                    let window =
+                        Window { rows: Some(y as u32..y as u32 + 64), bands: Some(vec![1]), ..Window::default() };
+                    let part = image.read(&window)?;
+                    let row = shape[2] * size;
+                    let right = part.bytes() == Some(&pixels[y * row..(y + 64) * row]);
+                    Ok(right && (thread > 0 || image.read(&Window::default())?.bytes() == Some(&pixels[..])))
+                })
             })
-        }).collect();
+            .collect();
         threads.into_iter().map(|thread| thread.join().unwrap_or(Ok(false))).collect::<Result<Vec<bool>>>()
     })?;
     Ok(wrong.contains(&false).then(|| format!("other pixels: {options:?}")))
@@ -101,7 +105,12 @@ fn main() -> ExitCode {
         }
     }
     let _ = std::fs::remove_dir_all(&folder);
-    println!("{rounds} rounds in {:?}; memory at the most, by thirds of the time: {:?} MiB; {} open files", begun.elapsed(), peaks.map(|p| p >> 20), open_files());
+    println!(
+        "{rounds} rounds in {:?}; memory at the most, by thirds of the time: {:?} MiB; {} open files",
+        begun.elapsed(),
+        peaks.map(|p| p >> 20),
+        open_files()
+    );
     match outcome {
         Ok(None) if peaks[2] <= peaks[1] + GROWTH => ExitCode::SUCCESS,
         Ok(None) => {
