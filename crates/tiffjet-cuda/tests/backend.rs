@@ -7,10 +7,11 @@ use std::sync::Arc;
 use tiffjet::codec::{self, Plain, TileFormat};
 use tiffjet::source::{MemorySource, Source};
 use tiffjet::{
-    Backend, Cpu, DType, Destination, Error, Fallback, Image, Io, OpenOptions, ReadJob, ReadOptions, Tensor, Window,
+    Backend, Cpu, DType, Destination, Error, Fallback, Image, Io, Limits, OpenOptions, ReadJob, ReadOptions, Tensor,
+    Window,
 };
 use tiffjet_cuda::{Cuda, Settings};
-use tiffjet_testkit::{Compression, Tiff, conformance_of, matrix};
+use tiffjet_testkit::{Compression, Tiff, conformance_of, hostile, matrix};
 
 #[test]
 fn conformance() {
@@ -24,6 +25,35 @@ fn child_conformance() {
     let step = std::env::var("TIFFJET_STEP").ok().and_then(|step| step.parse().ok()).unwrap_or(397);
     let backend = Cuda::new(0).unwrap();
     conformance_of(&backend, matrix::grid().step_by(step).chain(matrix::oddities()));
+}
+
+#[test]
+fn hostile_files() {
+    fake::child("child_hostile_files", &[]);
+}
+
+/// Every hostile file gives what the CPU gives, and the device goes on after it.
+#[test]
+#[ignore = "in a process with the fake driver"]
+fn child_hostile_files() {
+    // Tens of thousands of pixels or tiles: seconds on the emulation, and no other path than those of the rest.
+    const SLOW: [&str; 2] = ["samples-65535", "bomb-deflate-thousandfold"];
+    let cuda = Cuda::new(0).unwrap();
+    let good = sample(Compression::Deflate);
+    let limits = Limits { output_bytes: 1 << 24, tile_bytes: 1 << 24, ..Limits::default() };
+    let options = OpenOptions { limits, ..OpenOptions::default() };
+    let mut opened = 0;
+    for case in hostile::cases().into_iter().filter(|case| !SLOW.contains(&case.name.as_str())) {
+        let source: Arc<dyn Source> = Arc::new(MemorySource::named(&case.name, case.bytes));
+        let Ok(image) = Image::from_source(source, &options) else { continue };
+        same(&image, &cuda, &ReadOptions::default());
+        opened += 1;
+        if opened % 16 == 0 {
+            same(&good, &cuda, &FORBID);
+        }
+    }
+    same(&good, &cuda, &FORBID);
+    assert!(opened > 200, "{opened}");
 }
 
 fn open(name: &str, file: Vec<u8>) -> Image {

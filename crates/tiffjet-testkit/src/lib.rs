@@ -1,6 +1,6 @@
 //! What the tests of tiffjet stand on: files made on purpose, and a second opinion on what is in them.
 //!
-//! Only [`conformance()`] and [`fuzz`] use the crate `tiffjet`, to judge it. The [`naive`] decoder is the oracle of its CPU backend, so it shares no
+//! Only [`conformance()`], [`fuzz`] and the streams that [`hostile`] spoils use the crate `tiffjet`. The [`naive`] decoder is the oracle of its CPU backend, so it shares no
 //! parser, layout, predictor or bit unpacking with it: plain, slow and easy to check by eye.
 //!
 //! * [`Tiff`] writes any TIFF a test may want from plain numbers ([`Pixels`]).

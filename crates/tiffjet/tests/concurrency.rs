@@ -1,8 +1,10 @@
 //! One open image, many threads: every one gets the same pixels.
 
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use tiffjet::{Image, OpenOptions, Window};
+use tiffjet::sink::FileSink;
+use tiffjet::{DType, Image, OpenOptions, RowsView, Window, WriteOptions, Writer};
 use tiffjet_testkit::{Compression, Pixels, Tiff};
 
 const THREADS: u32 = 16;
@@ -78,4 +80,48 @@ fn windows_are_right_while_others_read_all_of_it() {
             });
         }
     });
+}
+
+/// Writes an image of one value over a file.
+fn write_plain(path: &std::path::Path, value: u8) {
+    let mut options = WriteOptions::new([1, 256, 256], DType::UInt8);
+    options.compression = "lzw".into();
+    options.blocks = tiffjet::Blocks::Tiles { width: 32, height: 32 };
+    let mut writer = Writer::create(FileSink::create(path).unwrap(), &options).unwrap();
+    let pixels = vec![value; 256 * 256];
+    writer.push(&RowsView::new(&pixels, [1, 256, 256], DType::UInt8).unwrap()).unwrap();
+    writer.finish().unwrap();
+}
+
+#[test]
+fn readers_see_the_old_file_or_the_new_one() {
+    const REWRITES: u8 = 40;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("image.tif");
+    write_plain(&path, 0);
+    let (done, reads) = (AtomicBool::new(false), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (path, done, reads) = (&path, &done, &reads);
+            scope.spawn(move || {
+                let mut newest = 0;
+                while !done.load(Ordering::Relaxed) {
+                    let image = tiffjet::open(path).unwrap();
+                    let tensor = image.read(&Window::default()).unwrap();
+                    let bytes = tensor.bytes().unwrap();
+                    assert!(bytes.iter().all(|&b| b == bytes[0]), "thread {thread} got a mix");
+                    assert!(bytes[0] >= newest, "thread {thread} got an older file than before");
+                    newest = bytes[0];
+                    reads.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        for value in 1..=REWRITES {
+            write_plain(&path, value);
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert!(reads.into_inner() > 4);
+    let last = tiffjet::open(&path).unwrap().read(&Window::default()).unwrap();
+    assert!(last.bytes().unwrap().iter().all(|&b| b == REWRITES));
 }

@@ -74,7 +74,14 @@ struct Cases {
 
     void write() {
         for (size_t i = 0; i < tiles.size(); ++i) {
+#ifdef CASES_IN_MEMORY
+            // What is in a refused tile is nobody's, nor which fault of several is seen first.
+            const u8 refused = status[i] != STATUS_OK;
+            give(&refused, 1);
+            if (refused) continue;
+#else
             give(&status[i], 4);
+#endif
             give(tiles[i].out, tiles[i].out_bytes);
         }
     }

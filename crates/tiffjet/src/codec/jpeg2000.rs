@@ -4,6 +4,7 @@
 //! stands for is left as stored.
 #![allow(unsafe_code)] // the library is C
 
+use std::collections::BTreeSet;
 use std::ffi::{CStr, c_char, c_void};
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -53,6 +54,7 @@ impl Codec for Jpeg2000 {
         if decoded == 0 {
             return Err(messages.cause());
         }
+        check_tiles(tile.bytes)?;
         store(tile, &image, out)
     }
 
@@ -115,6 +117,44 @@ fn check_image(tile: &Encoded<'_>, image: &Image) -> Result<(), Cause> {
         }
     }
     Ok(())
+}
+
+/// Refuses a codestream without all of its tiles: the library gives zeros for those that are not there.
+fn check_tiles(bytes: &[u8]) -> Result<(), Cause> {
+    const START: [u8; 4] = [0xFF, 0x4F, 0xFF, 0x51];
+    const TILE: u32 = 0xFF90;
+    let damaged = || Cause::damaged("JPEG 2000 without a header");
+    let start = bytes.windows(4).position(|window| window == START).ok_or_else(damaged)?;
+    let stream = &bytes[start..];
+    let number = |at: usize, size: usize| {
+        let part = stream.get(at..at.checked_add(size)?)?;
+        Some(part.iter().fold(0u32, |number, &byte| number << 8 | u32::from(byte)))
+    };
+    // Size of the grid, where tiles begin on it, and their size, at these places behind the two markers.
+    let across = |size: usize, tile: usize, from: usize| -> Option<u64> {
+        let (size, tile, from) = (number(size, 4)?, number(tile, 4)?, number(from, 4)?);
+        (tile > 0).then(|| u64::from(size.saturating_sub(from).div_ceil(tile)))
+    };
+    let due = across(8, 24, 32).zip(across(12, 28, 36)).map(|(x, y)| x * y).ok_or_else(damaged)?;
+    let mut seen = BTreeSet::new();
+    let mut at = 2;
+    while let Some((marker, length)) = number(at, 2).zip(number(at + 2, 2)).filter(|&(_, length)| length >= 2) {
+        at += match marker {
+            TILE => {
+                seen.extend(number(at + 4, 2));
+                match number(at + 6, 4) {
+                    // Up to the end, or no length at all: it is the last.
+                    Some(part) if part > 12 => part as usize,
+                    _ => break,
+                }
+            }
+            _ => 2 + length as usize,
+        };
+    }
+    match seen.len() as u64 {
+        there if there < due => Err(Cause::damaged(format!("JPEG 2000 with {there} of its {due} tiles"))),
+        _ => Ok(()),
+    }
 }
 
 /// Components to interleaved samples; those that are subsampled are repeated.

@@ -65,7 +65,7 @@ impl Codec for Zstd {
         landed: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
     ) -> Result<(), Cause> {
         if STEPPER.with_borrow_mut(|d| step(d, tile.bytes, out, landed)).is_err() {
-            stream(tile.bytes, out)?;
+            self.decode(tile, out)?;
             let _ = landed(out);
         }
         Ok(())
@@ -90,7 +90,7 @@ impl Codec for Zstd {
     }
 }
 
-/// Decodes block after block until `out` is full or enough. An error is no verdict: [`stream`] takes more.
+/// Decodes block after block until `out` is full or enough. An error is no verdict: in one go it takes any window.
 fn step(
     context: &mut DCtx<'_>,
     bytes: &[u8],
