@@ -299,8 +299,10 @@ mod memory {
     const SMALL: usize = 1 << 20;
     /// Bytes of a huge page.
     const HUGE: usize = 2 << 20;
-    /// Bytes kept for later reads.
+    /// Bytes kept for later reads, and in how many pieces: those of a program that reads in a loop are of few sizes, and
+    /// of others there is no end.
     const KEPT: usize = 512 << 20;
+    const PIECES: usize = 16;
 
     static POOL: Mutex<Vec<Mapping>> = Mutex::new(Vec::new());
 
@@ -400,7 +402,7 @@ mod memory {
             // The oldest go first: the next read is most like the last.
             let mut kept: usize = pool.iter().map(|m| m.length).sum();
             let mut old = 0;
-            while kept > KEPT {
+            while kept > KEPT || pool.len() - old > PIECES {
                 kept -= pool[old].length;
                 old += 1;
             }

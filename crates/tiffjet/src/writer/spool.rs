@@ -16,7 +16,7 @@ use crate::tensor::{HostBuffer, Storage};
 /// Small tiles share a system call.
 const BUFFER: usize = 64 << 10;
 /// Memory is taken in chunks of so many bytes; what comes first has less.
-const CHUNK: usize = 8 << 20;
+const CHUNK: usize = 16 << 20;
 const FIRST: usize = 1 << 20;
 
 /// Bytes in memory as long as they are few, then in a file without a name, which is gone with the process.
