@@ -750,7 +750,7 @@ mod tests {
             let answer = naive::decode(&case.bytes);
             match (case.expect, answer) {
                 // It knows no codecs of pictures.
-                (Reads, Err(e)) if e.starts_with("compression ") => {}
+                (Reads, Err(e)) if e.rsplit(": ").next().is_some_and(|last| last.starts_with("compression ")) => {}
                 (Reads, Err(e)) => wrong.push(format!("{}: {e}", case.name)),
                 (Refused | Expect::RefusedTile, Ok(_)) => wrong.push(format!("{}: was read", case.name)),
                 _ => {}
