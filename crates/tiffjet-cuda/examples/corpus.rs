@@ -7,13 +7,13 @@
 
 #![allow(clippy::print_stdout)] // its one job
 
+mod listed;
+
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use tiffjet::{Backend, Cpu, Fallback, Image, ReadOptions, Window};
-use tiffjet_cuda::Cuda;
 
 const FORBIDDEN: [&str; 5] = ["none", "packbits", "lzw", "deflate", "zstd"];
 
@@ -39,22 +39,10 @@ struct Pixels {
 }
 
 fn main() -> ExitCode {
-    let mut list = String::new();
-    let path = std::env::args().nth(1).unwrap_or("-".to_owned());
-    let read = if path == "-" {
-        std::io::stdin().read_to_string(&mut list).map(drop)
-    } else {
-        std::fs::read_to_string(&path).map(|text| list = text)
-    };
-    let ordinal = std::env::args().nth(2).and_then(|a| a.parse().ok()).unwrap_or(0);
-    let cuda = match (read, Cuda::new(ordinal)) {
-        (Ok(()), Ok(cuda)) => cuda,
-        (Err(error), _) => {
-            println!("{path}: {error}");
-            return ExitCode::FAILURE;
-        }
-        (_, Err(error)) => {
-            println!("{error}");
+    let (list, cuda) = match listed::list_and_device() {
+        Ok(both) => both,
+        Err(what) => {
+            println!("{what}");
             return ExitCode::FAILURE;
         }
     };

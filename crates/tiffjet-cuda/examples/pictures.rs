@@ -9,7 +9,8 @@
 
 #![allow(clippy::print_stdout)] // its one job
 
-use std::io::Read;
+mod listed;
+
 use std::process::ExitCode;
 
 use tiffjet::{Cpu, DType, Image, Io, ReadOptions, Tensor, Window};
@@ -81,21 +82,10 @@ fn compare(image: &Image, cuda: &Cuda, options: &ReadOptions, lossless: bool) ->
 }
 
 fn main() -> ExitCode {
-    let path = std::env::args().nth(1).unwrap_or("-".to_owned());
-    let mut list = String::new();
-    let read = match path.as_str() {
-        "-" => std::io::stdin().read_to_string(&mut list).map(drop),
-        path => std::fs::read_to_string(path).map(|text| list = text),
-    };
-    let ordinal = std::env::args().nth(2).and_then(|a| a.parse().ok()).unwrap_or(0);
-    let cuda = match (read, Cuda::new(ordinal)) {
-        (Ok(()), Ok(cuda)) => cuda,
-        (Err(error), _) => {
-            println!("{path}: {error}");
-            return ExitCode::FAILURE;
-        }
-        (_, Err(error)) => {
-            println!("{error}");
+    let (list, cuda) = match listed::list_and_device() {
+        Ok(both) => both,
+        Err(what) => {
+            println!("{what}");
             return ExitCode::FAILURE;
         }
     };
