@@ -593,6 +593,11 @@ impl Group {
         self.loads = loads(std::mem::take(&mut self.segments), bounds.load);
     }
 
+    /// Where decoded tiles stand, and their bytes.
+    pub fn decoded(&self, base: u64) -> (u64, u64) {
+        (base + self.decoded_at, self.decoded)
+    }
+
     /// The address of a byte of the image, in memory that begins at `base`.
     pub fn image_at(&self, base: u64, at: u64) -> u64 {
         base + self.front + at

@@ -208,10 +208,14 @@ impl Conductor<'_> {
 
     fn open(&self, group: usize) -> Result<(), Failure> {
         let Lane { stream, begin, .. } = self.place(group);
+        let base = self.memory.0 + (group % self.lanes) as u64 * self.memory.1;
+        // A damaged tile is placed before the host decides over it: nobody else's pixels may stand where its own are missing.
+        if let (at, bytes @ 1..) = self.groups[group].decoded(base) {
+            stream.fill(at, 0, bytes)?;
+        }
         if !self.groups[group].gifts.is_empty() || !self.groups[group].spans.is_empty() {
             begin.record(stream)?;
         }
-        let base = self.memory.0 + (group % self.lanes) as u64 * self.memory.1;
         let tables = self.groups[group].tables(base, self.pass.outputs, self.formats);
         self.fetch.open(group, Opened { base, tables });
         Ok(())

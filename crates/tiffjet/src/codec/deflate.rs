@@ -78,8 +78,9 @@ pub(super) fn inflate(bytes: &[u8], out: &mut [u8]) -> Result<Decompress, Cause>
 /// a sound end; a checksum that differs or a code that can't be is damage, and then who knows since where.
 fn check_end(stream: &mut Decompress, bytes: &[u8], due: usize) -> Result<(), Cause> {
     let mut beyond = [0; 4096];
-    // Rows that hang over the image at most double a tile; what goes on for much longer is no image.
-    let most = 64 * (due as u64 + (1 << 20));
+    // Rows that hang over the image at most double a tile; what goes on for much longer is no image, and a thousand such
+    // tiles would take a minute.
+    let most = 4 * (due as u64 + (1 << 20));
     loop {
         let (read, written) = (stream.total_in(), stream.total_out());
         let state = stream.decompress(&bytes[read as usize..], &mut beyond, FlushDecompress::None);
