@@ -13,6 +13,7 @@ use tiffjet_cuda::Cuda;
 
 use crate::Outcome;
 use crate::args::{Input, On};
+use crate::convert::choices::parse_codec;
 use crate::output::print;
 use crate::pieces::{Pieces, in_proportion};
 use crate::terminal::Progress;
@@ -48,7 +49,7 @@ pub struct Bench {
           value_parser = clap::value_parser!(u32).range(64..=32768))]
     size: u32,
     /// Its codec
-    #[arg(long, default_value = "zstd", value_name = "C", conflicts_with = "file")]
+    #[arg(long, default_value = "zstd", value_name = "C", conflicts_with = "file", value_parser = parse_codec)]
     compress: String,
     /// Print one line of JSON
     #[arg(long)]
@@ -232,7 +233,7 @@ fn text(image: &Image, figures: &Figures) -> String {
     if let Some((limit, share)) = figures.nearest() {
         let _ = writeln!(
             out,
-            "so       {:.0} % of what this machine could do, which is bound by: {}",
+            "so       {:.0} % of what this machine could do; the limit nearest to it: {}",
             100.0 * share,
             limit.what
         );

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use tiffjet::codec::{CODECS, Codec, writes};
-use tiffjet::{Cpu, Limits};
+use tiffjet::{Cpu, Error, Limits};
 use tiffjet_cuda::{By, DeviceInfo, LibraryInfo};
 
 use crate::Outcome;
@@ -50,6 +50,9 @@ impl Facts {
         let libraries = tiffjet_cuda::libraries();
         let (devices, problem) = match tiffjet_cuda::devices() {
             Ok(devices) => (devices, None),
+            Err(Error::Unavailable { library, hint, .. }) => {
+                (Vec::new(), Some(format!("{library} is not available ({hint})")))
+            }
             Err(error) => (Vec::new(), Some(error.to_string())),
         };
         let cpu = Cpu::shared()?;
@@ -129,11 +132,13 @@ impl Facts {
         }
         out += &title("Libraries, found at run time");
         self.libraries.iter().for_each(|library| out += &library_text(library));
-        out += &title("Codecs");
+        out +=
+            &title(if self.usable() { "Codecs" } else { "Codecs; the columns of the GPU are for a machine with one" });
         out += "  name         read: CPU  GPU         write: CPU  GPU\n"; // as wide as the lines below
-        CODECS.iter().for_each(|codec| out += &codec_text(*codec));
+        CODECS.iter().for_each(|codec| out += &self.codec_text(*codec));
         out += &title("Choices");
-        let _ = writeln!(out, "  --device auto is {}", if self.usable() { "cuda:0" } else { "the CPU" });
+        let auto = if self.usable() { "cuda:0 for reading, the CPU for convert" } else { "the CPU" };
+        let _ = writeln!(out, "  --device auto is {auto}");
         let io = if self.direct { "cufile: GPUDirect Storage" } else { "pread: by way of the host's memory" };
         let _ = writeln!(out, "  --io auto is {io}");
         let tile = gib(self.limits.tile_bytes);
@@ -144,6 +149,31 @@ impl Facts {
             advice.iter().for_each(|line| out += &format!("  {line}\n"));
         }
         out
+    }
+}
+
+impl Facts {
+    fn codec_text(&self, codec: &dyn Codec) -> String {
+        let (decodes, encodes) = tiffjet_cuda::routes(codec.name());
+        let (write, encodes) = match writes(codec) {
+            true => ("yes", self.here(encodes)),
+            false => ("no", "no"),
+        };
+        format!("  {:12} {:>9}  {:18} {write:>3}  {encodes}\n", codec.name(), "yes", self.here(decodes))
+    }
+
+    /// What does the work on the GPU of this machine: the cores, where a library is missing.
+    fn here(&self, by: By) -> &'static str {
+        match by {
+            By::Library(name) if self.usable() && self.lacks(name) => "cores",
+            By::Library(name) => name,
+            By::Kernels => "kernels",
+            By::Host => "cores",
+        }
+    }
+
+    fn lacks(&self, name: &str) -> bool {
+        self.libraries.iter().any(|library| library.name == name && library.problem.is_some())
     }
 }
 
@@ -181,16 +211,6 @@ fn codec_json(codec: &dyn Codec) -> Value {
         "read": {"cpu": true, "gpu": by(decodes)},
         "write": {"cpu": writes(codec), "gpu": by(encodes)},
     })
-}
-
-fn codec_text(codec: &dyn Codec) -> String {
-    let (decodes, encodes) = tiffjet_cuda::routes(codec.name());
-    let written = writes(codec);
-    let (write, encodes) = match written {
-        true => ("yes", by(encodes).unwrap_or("cores")),
-        false => ("no", "no"),
-    };
-    format!("  {:12} {:>9}  {:18} {:>3}  {encodes}\n", codec.name(), "yes", by(decodes).unwrap_or("cores"), write)
 }
 
 fn device_json(device: &DeviceInfo) -> Value {
