@@ -184,10 +184,16 @@ fn processor() -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// The NVIDIA driver, as the kernel has it.
+/// The version of the NVIDIA driver, as the kernel has it.
 fn driver() -> Option<String> {
     let text = std::fs::read_to_string("/proc/driver/nvidia/version").ok()?;
-    Some(text.lines().next()?.trim_start_matches("NVRM version:").split_whitespace().collect::<Vec<_>>().join(" "))
+    driver_version(text.lines().next()?)
+}
+
+/// `580.159.04` out of a line that also tells who built it.
+fn driver_version(line: &str) -> Option<String> {
+    let is_version = |word: &&str| word.contains('.') && word.chars().all(|c| c.is_ascii_digit() || c == '.');
+    line.split_whitespace().find(is_version).map(str::to_owned)
 }
 
 fn gib(bytes: u64) -> String {
@@ -252,8 +258,11 @@ fn library_text(library: &LibraryInfo) -> String {
     match (&library.path, &library.problem) {
         (Some(path), None) => {
             let version = library.version.as_deref().unwrap_or("of unknown version");
+            // What is to be said of a version comes behind it.
+            let (version, more) = version.split_once(", ").unwrap_or((version, ""));
+            let more = if more.is_empty() { String::new() } else { format!("; {more}") };
             let found = tinted("found", Tint::Good);
-            format!("  {name} {version}: {found}, {}\n      enables {enables}\n", path.display())
+            format!("  {name} {version}: {found}, {}{more}\n      enables {enables}\n", path.display())
         }
         (_, problem) => {
             // What is not there is told by its name; what is there and can't be used, by why.
@@ -261,5 +270,19 @@ fn library_text(library: &LibraryInfo) -> String {
                 problem.as_deref().filter(|why| !why.contains(hint)).map_or(String::new(), |why| format!(", {why}"));
             format!("  {name}: {}{why}\n      would enable {enables}\n      {hint}\n", tinted("missing", Tint::Bad))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driver_is_its_version() {
+        let open = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build  (builder@)";
+        let closed = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19 18:56:32 UTC 2023";
+        assert_eq!(driver_version(open).as_deref(), Some("580.159.04"));
+        assert_eq!(driver_version(closed).as_deref(), Some("535.129.03"));
+        assert_eq!(driver_version("NVRM version:"), None);
     }
 }
