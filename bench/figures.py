@@ -34,7 +34,7 @@ CPU_CASES = {
     "dem_s1_none": "float32, strips of one row, uncompressed",
 }
 GPU_CASES = ["dem_none_256", "dem_deflate_256", "dem_zstd_256", "s2_deflate_512", "s2_lzw_512", "rgb_deflate_512"]
-GPU_ENGINES = ["tiffjet", "nvTIFF", "xarray-spatial + KvikIO", "xarray-spatial", "tifffile + CuPy"]
+GPU_ENGINES = ["tiffjet", "nvTIFF", "cog3pio", "xarray-spatial + KvikIO", "xarray-spatial", "tifffile + CuPy"]
 
 
 NAMES = {"gdal-n": "GDAL's GTiff", "libertiff-n": "GDAL's LIBERTIFF", "tifffile-n": "tifffile"}

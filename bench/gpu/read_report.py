@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-OURS, NVTIFF, XARRAY, XARRAY_ALONE, TIFFFILE, NVCOMP, RASTERIO = (
-    *("tiffjet", "nvTIFF", "xarray-spatial + KvikIO", "xarray-spatial", "tifffile + CuPy"),
+OURS, NVTIFF, COG3PIO, XARRAY, XARRAY_ALONE, TIFFFILE, NVCOMP, RASTERIO = (
+    *("tiffjet", "nvTIFF", "cog3pio", "xarray-spatial + KvikIO", "xarray-spatial", "tifffile + CuPy"),
     *("nvCOMP alone", "rasterio + CuPy"),
 )
-READERS = (NVTIFF, XARRAY, XARRAY_ALONE, TIFFFILE)
+READERS = (NVTIFF, COG3PIO, XARRAY, XARRAY_ALONE, TIFFFILE)
 
 NVTIFF_TIMES, NVTIFF_TIMES_DEFLATE_512 = 2, 4
 XARRAY_TIMES = {"deflate": 40, "lzw": 40, "zstd": 20}

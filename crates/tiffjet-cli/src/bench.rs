@@ -16,7 +16,7 @@ use crate::args::{Input, On};
 use crate::convert::choices::parse_codec;
 use crate::output::print;
 use crate::pieces::{Pieces, in_proportion};
-use crate::terminal::Progress;
+use crate::terminal::{Progress, Waiting};
 use limits::Limit;
 use sample::Sample;
 
@@ -85,7 +85,10 @@ impl Bench {
     pub fn run(&self) -> Outcome {
         let made = match &self.file {
             Some(_) => None,
-            None => Some(Sample::make(self.size, &self.compress)?),
+            None => {
+                let _waiting = Waiting::on(format!("making a raster of {} x {}", self.size, self.size));
+                Some(Sample::make(self.size, &self.compress)?)
+            }
         };
         let input = match (&self.file, &made) {
             (Some(file), _) => file.clone(),

@@ -10,7 +10,7 @@ use tiffjet_cuda::{By, DeviceInfo, LibraryInfo};
 
 use crate::Outcome;
 use crate::output::print;
-use crate::terminal::{Tint, tinted};
+use crate::terminal::{Tint, Waiting, tinted};
 
 /// Print what this machine has: cores, memory, GPUs, driver, CUDA libraries, which codec runs where, limits
 #[derive(clap::Args)]
@@ -25,7 +25,9 @@ pub struct Doctor {
 
 impl Doctor {
     pub fn run(&self) -> Outcome {
+        let waiting = Waiting::on("looking at this machine".to_owned());
         let facts = Facts::gather()?;
+        drop(waiting);
         print(&if self.json { format!("{}\n", facts.json()) } else { facts.text() })?;
         Ok(ExitCode::SUCCESS)
     }
