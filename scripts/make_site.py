@@ -190,6 +190,7 @@ class Site:
         light, dark = (HtmlFormatter(style=style).get_style_defs(".code") for style in ("friendly", "github-dark"))
         self.write("site.css", f"{STYLE}{light}\n@media (prefers-color-scheme: dark) {{ {dark} }}\n.code {{ background: none }}\n")
         self.titles = {page: title_of(self.text(page), page) for page in self.known}
+        self.titles[Path("README.md")] = "README"  # the first page has the name of the project already
         for page in sorted(self.known):
             self.make(page)
         if self.rust:
