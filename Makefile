@@ -22,7 +22,8 @@ help: ## this list
 
 demo: ## build, make a sample raster, turn it into a COG, read a window, save a picture: build/demo/
 	@mkdir -p $(BUILD)/demo
-	$(CARGO) run --release --locked --quiet --package tiffjet-cli --example demo -- $(BUILD)/demo
+	$(CARGO) build --release --locked --package tiffjet-cli --example demo
+	@$(CARGO) run --release --locked --quiet --package tiffjet-cli --example demo -- $(BUILD)/demo
 
 test: ## every test that can run on this machine
 	@mkdir -p $(BUILD)
@@ -146,5 +147,4 @@ clean: ## all that was built
 	rm -rf $(BUILD)
 
 # bench, bench-full: ourselves against every rival
-BENCH_VENV ?= $(BUILD)/venv
-include $(wildcard bench/bench.mk)
+include bench/bench.mk

@@ -4,8 +4,8 @@
     python bench/figures.py           writes docs/figures/*.svg and what stands between the marks in README.md
     python bench/figures.py --check   says whether they are what the records give
 
-A record counts by its name: YYYY-MM-DD-*KIND.json, the last one of a kind wins. After a new run: put its JSON there, and
-run this.
+A record counts by its name: YYYY-MM-DD-*KIND.json, or YYYY-MM-DD-*KIND-2.json for the second one of a day; the last one of a
+kind wins. After a new run: put its JSON there, and run this.
 """
 
 import argparse
@@ -34,7 +34,7 @@ CPU_CASES = {
     "dem_s1_none": "float32, strips of one row, uncompressed",
 }
 GPU_CASES = ["dem_none_256", "dem_deflate_256", "dem_zstd_256", "s2_deflate_512", "s2_lzw_512", "rgb_deflate_512"]
-GPU_ENGINES = ["tiffjet", "nvTIFF", "xarray-spatial", "tifffile + CuPy", "rasterio + CuPy"]
+GPU_ENGINES = ["tiffjet", "nvTIFF", "cog3pio", "xarray-spatial + KvikIO", "xarray-spatial", "tifffile + CuPy"]
 
 
 NAMES = {"gdal-n": "GDAL's GTiff", "libertiff-n": "GDAL's LIBERTIFF", "tifffile-n": "tifffile"}
@@ -42,7 +42,8 @@ NAMES = {"gdal-n": "GDAL's GTiff", "libertiff-n": "GDAL's LIBERTIFF", "tifffile-
 
 def newest(kind):
     """The last record of a kind, and its name."""
-    found = sorted(RECORDS.glob(f"*-{kind}.json"))
+    named = re.compile(rf"\d{{4}}-\d\d-\d\d-(.+-)?{kind}(-\d+)?")
+    found = sorted((path for path in RECORDS.glob("*.json") if named.fullmatch(path.stem)), key=lambda path: path.stem)
     if not found:
         raise SystemExit(f"no record *-{kind}.json in {RECORDS}")
     return json.loads(found[-1].read_text()), found[-1].stem
@@ -59,7 +60,7 @@ def cpu_table(result, name):
             speed = lambda engine: f"{file.gigabytes / file.wall[engine]:.2f}"  # noqa: E731
             rows.append([label, speed("tiffjet"), f"{speed(rival)} ({NAMES.get(rival, rival)})", f"{file.against_rival():.1f}"])
     ratios = [file.against_rival() for file in report.files if file.against_rival()]
-    mean = f"The geometric mean of the ratios over {len(ratios)} files is {geometric_mean(ratios):.2f}."
+    mean = f"The geometric mean of the ratios over {len(ratios)} files ([all of them](docs/figures/cpu-read.svg)) is {geometric_mean(ratios):.2f}."
     head = ["file", "tiffjet", "fastest rival", "ratio"]
     size, facts = next(iter(result["sizes"])), result["machine"]
     what = (f"Whole files of {size} × {size} pixels, {facts['cpu']}, {facts['cores']} cores, GB of pixels a second, against "
@@ -97,10 +98,23 @@ def gpu_table(result, name):
         rows.append([label, *(milliseconds(entry["engines"].get(engine)) for engine in engines)])
     facts = result["machine"]
     what = (f"From a path in the page cache to pixels in memory of one {facts['GPU'].removeprefix('NVIDIA ')}, {result['size']} × "
-            f"{result['size']} pixels, milliseconds, medians of {result['rounds']} in the same run "
+            f"{result['size']} pixels, milliseconds, medians of {result['rounds']} in the same run, of {result['xarray_rounds']} for xarray-spatial "
             f"([record](bench/records/{name}.md)):")
-    versions = ", ".join(f"{n} {v}" for n, v in result["versions"].items() if n in ("nvTIFF", "xarray-spatial", "tifffile"))
-    return f"{what}\n\n{table(['file', *engines], rows)}\nWith {versions}. A dash: it was not asked."
+    told = ("nvTIFF", "xarray-spatial", "tifffile", "rasterio")
+    versions = ", ".join(f"{n} {v}" for n, v in result["versions"].items() if n in told)
+    return f"{what}\n\n{table(['file', *engines], rows)}\n{windows_line(result)} With {versions}."
+
+
+def windows_line(result):
+    """Many windows in one call, from the same record."""
+    pairs = [(entry["engines"]["tiffjet"]["windows_ms"], entry["engines"]["rasterio + CuPy"]["ms"])
+             for entry in result["files"].values() if entry["engines"].get("rasterio + CuPy", {}).get("sound")]
+    if not pairs:
+        return ""
+    times = [theirs / ours for ours, theirs in pairs]
+    ours, theirs = zip(*pairs)
+    return (f"{result['windows']} random windows of 512 × 512 in one call, {len(pairs)} files: {min(ours):.0f} to {max(ours):.0f} ms; by rasterio in "
+            f"16 threads, with their upload, {min(theirs):.0f} to {max(theirs):.0f} ms, {min(times):.1f} to {max(times):.0f} times as long.")
 
 
 def milliseconds(facts):

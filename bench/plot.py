@@ -12,10 +12,11 @@ import statistics
 from html import escape
 from pathlib import Path
 
-COLOURS = ["#0072b2", "#e69f00", "#56b4e9", "#cc79a7", "#999999", "#d55e00", "#f0e442"]
+COLOURS = ["#0072b2", "#e69f00", "#56b4e9", "#cc79a7", "#999999", "#d55e00", "#f0e442", "#009e73", "#882255", "#aaaa00"]
 OURS = "tiffjet"
 WIDTH, LABEL, NUMBER = 780, 230, 70
-BAR, GAP, TOP = 13, 12, 74
+BAR, GAP, MARGIN = 13, 12, 10
+LEGEND, LINE = 46, 18  # where the legend begins, and the height of one of its lines
 
 STYLE = """text { font: 12px system-ui, sans-serif; fill: #24292f } .title { font-size: 15px; font-weight: 600 }
 .note { fill: #57606a } .ours { font-weight: 600 }
@@ -24,6 +25,8 @@ STYLE = """text { font: 12px system-ui, sans-serif; fill: #24292f } .title { fon
 # What data are called in tables and figures.
 SOURCES = {"dem": "float32", "s2": "uint16", "rgb": "uint8 × 3"}
 CODECS = {"none": "uncompressed", "deflate": "Deflate", "zstd": "ZSTD", "lzw": "LZW", "lerc": "LERC", "jpeg": "JPEG"}
+# Engines of `gpu/read.py` that do something else than read a whole file: a kernel alone, windows.
+NOT_WHOLE = ("nvCOMP alone", "rasterio + CuPy")
 
 
 def gpu_groups(result):
@@ -34,7 +37,7 @@ def gpu_groups(result):
         label += ", predictor" if entry["predicted"] else ""
         speeds = {}
         for engine, facts in entry["engines"].items():
-            if engine != "nvCOMP alone" and facts.get("ms") and facts.get("sound", True):
+            if engine not in NOT_WHOLE and facts.get("ms") and facts.get("sound", True):
                 speeds[engine] = entry["decoded"] / facts["ms"] / 1e6
         groups.append((label, speeds))
     return groups
@@ -65,7 +68,8 @@ def bars(title, note, groups, engines=None):
     engines.sort(key=lambda engine: engine != OURS)
     most = max((speed for _, speeds in groups for speed in speeds.values()), default=1)
     scale = (WIDTH - LABEL - NUMBER) / most
-    out, y = [], TOP
+    legend, y = legend_of(engines)
+    out = []
     for label, speeds in groups:
         shown = [engine for engine in engines if engine in speeds]
         middle = y + BAR * len(shown) / 2 + 4
@@ -77,19 +81,27 @@ def bars(title, note, groups, engines=None):
             out.append(f'<text x="{LABEL + length + 5:.1f}" y="{y + BAR - 3}"{kind}>{number(speeds[engine])}</text>')
             y += BAR
         y += GAP
-    legend, x = [], LABEL
-    for i, engine in enumerate(engines):
-        legend.append(f'<rect x="{x}" y="46" width="10" height="10" fill="{COLOURS[i % len(COLOURS)]}"/>')
-        legend.append(f'<text x="{x + 14}" y="55">{escape(engine)}</text>')
-        x += 30 + 7 * len(engine)
     head = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y}" width="{WIDTH}" height="{y}" role="img" '
         f'aria-label="{escape(title)}">',
         f"<style>{STYLE}</style>",
-        f'<text x="10" y="20" class="title">{escape(title)}</text>',
-        f'<text x="10" y="38" class="note">{escape(note)}</text>',
+        f'<text x="{MARGIN}" y="20" class="title">{escape(title)}</text>',
+        f'<text x="{MARGIN}" y="38" class="note">{escape(note)}</text>',
     ]
     return "\n".join([*head, *legend, *out, "</svg>"]) + "\n"
+
+
+def legend_of(engines):
+    """A square and a name for each engine, in as many lines as they need, and where the bars begin."""
+    out, x, y = [], MARGIN, LEGEND
+    for i, engine in enumerate(engines):
+        width = 30 + 7 * len(engine)
+        if x > MARGIN and x + width > WIDTH:
+            x, y = MARGIN, y + LINE
+        out.append(f'<rect x="{x}" y="{y}" width="10" height="10" fill="{COLOURS[i % len(COLOURS)]}"/>')
+        out.append(f'<text x="{x + 14}" y="{y + 9}">{escape(engine)}</text>')
+        x += width
+    return out, y + LINE + GAP
 
 
 def number(speed):

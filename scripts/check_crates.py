@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CRATES = ("tiffjet", "tiffjet-cuda", "tiffjet-cli")
 INCLUDE = re.compile(r"include(?:_str|_bytes)!\(\s*\"([^\"]+)\"")
-NEEDED = ("description", "license", "repository", "version")
+NEEDED = ("categories", "description", "keywords", "license", "readme", "repository", "version")
 
 
 def findings(crate: str, files: set[str]) -> list[str]:
@@ -25,7 +25,7 @@ def findings(crate: str, files: set[str]) -> list[str]:
             if not wanted.is_relative_to(folder) or wanted.relative_to(folder).as_posix() not in files:
                 found.append(f"{path.relative_to(ROOT)} includes {target}, which is not packed")
     package = tomllib.loads((folder / "Cargo.toml").read_text())["package"]
-    found += [f"{crate} has no {key}" for key in NEEDED if key not in package and not package.get(key)]
+    found += [f"{crate} has no {key}" for key in NEEDED if not package.get(key)]
     found += [f"{crate} packs {name}" for name in files if name.endswith((".tif", ".whl", ".so"))]
     return found
 

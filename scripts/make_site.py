@@ -110,12 +110,28 @@ def docstring(node):
     return re.sub(r"((?:^(?:>>>|\.\.\.).*\n(?:(?!>>>|\.\.\.|\n).+\n?)*)+)", r"\n```pycon\n\1```\n", text + "\n", flags=re.MULTILINE)
 
 
+def rust_docs(name):
+    """What the extension module says of the members of a class: its stub has none of it."""
+    found = {}
+    member = re.compile(r"((?:^ {4}///.*\n)+)(?:^ {4}#\[(?:[^\[\]]|\[[^\]]*\])*\].*\n)*^ {4}(?:pub )?(?:fn )?(\w+)", re.MULTILINE)
+    for path in sorted((ROOT / "crates" / "tiffjet-python" / "src").glob("*.rs")):
+        for block in re.findall(rf"^(?:pub struct|impl) {name} {{\n(.*?)^}}", path.read_text(), re.MULTILINE | re.DOTALL):
+            for text, key in member.findall(block):
+                found[key] = re.sub(r"^ {4}/// ?", "", text, flags=re.MULTILINE).strip()
+    return found
+
+
 def class_page(node):
+    said = rust_docs(node.name)
+    for member in public(node.body):
+        if member.name in said and not ast.get_docstring(member):
+            member.body.insert(0, ast.Expr(ast.Constant(said[member.name])))
     text = [f"## `{node.name}`", "", docstring(node), ""]
     properties = [n for n in public(node.body) if is_property(n)]
     if properties:
-        text += ["| attribute | type |", "|---|---|"]
-        text += [f"| `{n.name}` | `{ast.unparse(n.returns).replace('|', chr(92) + '|') if n.returns else ''}` |" for n in properties]
+        cell = lambda text: " ".join(text.split()).replace("|", "\\|")  # noqa: E731
+        text += ["| attribute | type | is |", "|---|---|---|"]
+        text += [f"| `{n.name}` | `{cell(ast.unparse(n.returns)) if n.returns else ''}` | {cell(ast.get_docstring(n) or '')} |" for n in properties]
         text.append("")
     text += [documented(n, 3) + "\n" for n in public(node.body) if not is_property(n)]
     return "\n".join(text)
@@ -174,6 +190,7 @@ class Site:
         light, dark = (HtmlFormatter(style=style).get_style_defs(".code") for style in ("friendly", "github-dark"))
         self.write("site.css", f"{STYLE}{light}\n@media (prefers-color-scheme: dark) {{ {dark} }}\n.code {{ background: none }}\n")
         self.titles = {page: title_of(self.text(page), page) for page in self.known}
+        self.titles[Path("README.md")] = "README"  # the first page has the name of the project already
         for page in sorted(self.known):
             self.make(page)
         if self.rust:

@@ -101,7 +101,7 @@ class Markdown(unittest.TestCase):
         rivals = {"nvtiff": {"error": "unsupported: nvtiffDecode gives 4"}, "xarray": {"ms": 500.0, "sound": False}}
         files = {"dem_zstd_256": file("zstd", 256, ours(8, peak_bytes=10_000_000, budget=1 << 30), **rivals)}
         text = report.markdown(result(files), None)
-        row = "| dem_zstd_256 | 4 | 9 | 8.00 | 1.00 | 2.00 | 1.00 | unsupported |  | 500.00 WRONG |  |  |  |  |  |  | 2.67x |  | 1 |"
+        row = "| dem_zstd_256 | 4 | 9 | 8.00 | 1.00 | 2.00 | 1.00 | unsupported | 500.00 WRONG |  |  |  | 2.67x |  | 1 |"
         self.assertIn(row, text)
         self.assertIn("- nvTIFF, dem_zstd_256: unsupported: nvtiffDecode gives 4", text)
         self.assertIn("- xarray-spatial, dem_zstd_256: wrong pixels", text)

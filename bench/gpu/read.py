@@ -5,8 +5,8 @@
     read.py --data FOLDER --size 1024 --part data        the files alone; needs no GPU
 
 READ_BENCH and CORPUS are examples of tiffjet-cuda (`cargo build --release -p tiffjet-cuda --examples`). FOLDER of --nvtiff has
-`include` and `lib` of nvTIFF. Needs NumPy, CuPy, tifffile and imagecodecs; xarray-spatial, rasterio, nvCOMP 5 (where the loader
-finds libnvcomp.so.5) and nvcc for the rivals: one that is missing is left out, and the result says so.
+`include` and `lib` of nvTIFF. Needs NumPy, CuPy, tifffile and imagecodecs; xarray-spatial, rasterio, cog3pio, nvCOMP 5 (where the
+loader finds libnvcomp.so.5) and nvcc for the rivals: one that is missing is left out, and the result says so.
 
 Files: the rasters dem (float32), s2 (uint16) and rgb (uint8 x 3), each without compression, with Deflate 6, ZSTD 9 and LZW, tiles
 of 256 and 512, with a predictor and some without (`np`). They are made once (4 GB), then reused, and read into the page cache.
@@ -204,6 +204,22 @@ def xarray_spatial(arguments: argparse.Namespace) -> Iterator[dict]:
     yield from readers(arguments, arguments.xarray_rounds, read)
 
 
+def cog3pio_cuda(arguments: argparse.Namespace) -> Iterator[dict]:
+    """Its pixels come as one axis; they are told apart for the comparison alone."""
+    from cog3pio import CudaCogReader
+
+    cp = kernels.cp
+    yield {"versions": version_of("cog3pio")}
+    shapes = {f.path(arguments.data): np.load(f.pixels(arguments.data), mmap_mode="r").shape for f in arguments.files}
+
+    def read(path: Path):
+        pixels = cp.from_dlpack(CudaCogReader(path.as_uri(), device_id=0))
+        cp.cuda.Device().synchronize()
+        return pixels.reshape(shapes[path])
+
+    yield from readers(arguments, arguments.rounds, read)
+
+
 def encoded_tiles(path: Path) -> list[bytes]:
     import tifffile
 
@@ -307,6 +323,7 @@ def rasterio_windows(arguments: argparse.Namespace) -> Iterator[dict]:
 PARTS = {
     "data": make_data,
     report.TIFFFILE: tifffile_cupy,
+    report.COG3PIO: cog3pio_cuda,
     report.XARRAY: xarray_spatial,
     report.XARRAY_ALONE: xarray_spatial_alone,
     report.NVCOMP: nvcomp_alone,
@@ -470,7 +487,7 @@ class Run:
     def all(self) -> int:
         """What is needed most comes first."""
         steps = [self.data, self.tiffjet, self.nvtiff, functools.partial(self.part, report.NVCOMP, 60), self.check]
-        steps += [functools.partial(self.part, name, 120) for name in (report.RASTERIO, report.TIFFFILE, report.XARRAY, report.XARRAY_ALONE)]
+        steps += [functools.partial(self.part, name, 120) for name in (report.RASTERIO, report.TIFFFILE, report.XARRAY, report.XARRAY_ALONE, report.COG3PIO)]
         begun = time.monotonic()
         for step in steps:
             step()

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-OURS, NVTIFF, XARRAY, XARRAY_ALONE, TIFFFILE, NVCOMP, RASTERIO = (
-    *("tiffjet", "nvTIFF", "xarray-spatial + KvikIO", "xarray-spatial", "tifffile + CuPy"),
+OURS, NVTIFF, COG3PIO, XARRAY, XARRAY_ALONE, TIFFFILE, NVCOMP, RASTERIO = (
+    *("tiffjet", "nvTIFF", "cog3pio", "xarray-spatial + KvikIO", "xarray-spatial", "tifffile + CuPy"),
     *("nvCOMP alone", "rasterio + CuPy"),
 )
-READERS = (NVTIFF, XARRAY, XARRAY_ALONE, TIFFFILE)
+READERS = (NVTIFF, COG3PIO, XARRAY, XARRAY_ALONE, TIFFFILE)
 
 NVTIFF_TIMES, NVTIFF_TIMES_DEFLATE_512 = 2, 4
 XARRAY_TIMES = {"deflate": 40, "lzw": 40, "zstd": 20}
@@ -210,9 +210,10 @@ def cell(found: dict) -> str:
 
 
 def files_table(files: list[File]) -> str:
+    readers = [name for name in READERS if any(file.engine(name) for file in files)]
     head = [
-        *("file", "MB", "raw MB", OURS, "pread", "copy", "kernels", *READERS, NVCOMP),
-        *(f"us / {name}" for name in READERS),
+        *("file", "MB", "raw MB", OURS, "pread", "copy", "kernels", *readers, NVCOMP),
+        *(f"us / {name}" for name in readers),
         *("over floor", "over nvCOMP + 4 ms", "beside the result, MB"),
     ]
     rows = []
@@ -225,8 +226,8 @@ def files_table(files: list[File]) -> str:
                 number(file.entry["decoded"] / 1e6, 0),
                 cell(file.engine(OURS)),
                 *(number(file.ours(key)) for key in ("pread_ms", "copy_ms", "kernels_ms")),
-                *(cell(file.engine(name)) for name in (*READERS, NVCOMP)),
-                *(ratio(file.times(name)) for name in READERS),
+                *(cell(file.engine(name)) for name in (*readers, NVCOMP)),
+                *(ratio(file.times(name)) for name in readers),
                 ratio(file.over(file.floor()), 2),
                 ratio(file.over_nvcomp(), 2) if file.codec == "zstd" else "",
                 number(None if beside is None else beside / 1e6, 0),

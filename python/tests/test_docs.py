@@ -3,6 +3,7 @@
 import doctest
 import importlib
 import importlib.util
+import inspect
 import os
 import pathlib
 import subprocess
@@ -31,6 +32,30 @@ def test_stubs(folder):
     command = [sys.executable, "-m", "mypy.stubtest", "tiffjet._tiffjet"]
     outcome = subprocess.run(command, capture_output=True, text=True)
     assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+
+
+@pytest.mark.parametrize("name", ["open", "read_many", "to_geotiff", "xarray.open_geotiff", "mosaic.open_mosaic"])
+def test_every_option_is_explained(name):
+    *module, function = name.split(".")
+    if module:
+        pytest.importorskip("xarray")
+    called = getattr(importlib.import_module(".".join(["tiffjet", *module])), function)
+    explained = {word.strip() for line in inspect.getdoc(called).splitlines() for word in line.split(",") if " " not in word.strip()}
+    assert set(inspect.signature(called).parameters) <= explained
+
+
+@pytest.mark.parametrize("name", ["xarray.open_geotiff", "mosaic.open_mosaic"])
+def test_functions_that_need_xarray_say_how_they_are_called(name, monkeypatch):
+    module, function = name.split(".")
+    shown = inspect.signature(getattr(tiffjet, function)).parameters.values()
+    if importlib.util.find_spec("xarray"):
+        real = inspect.signature(getattr(importlib.import_module(f"tiffjet.{module}"), function)).parameters.values()
+        assert [(p.name, p.kind, p.default) for p in shown] == [(p.name, p.kind, p.default) for p in real]
+    for absent in ("xarray", f"tiffjet.{module}"):
+        monkeypatch.delitem(sys.modules, absent, raising=False)
+    monkeypatch.setitem(sys.modules, "xarray", None)
+    with pytest.raises(tiffjet.UnavailableError, match=r"tiffjet\[xarray\]"):
+        getattr(tiffjet, function)("any.tif")
 
 
 def test_the_package_says_that_it_is_typed():

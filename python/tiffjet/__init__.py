@@ -29,18 +29,32 @@ from ._tiffjet import (
 from ._write import to_geotiff
 
 
-def open_geotiff(src, **options):
-    """Opens a GeoTIFF as an `xarray.DataArray`; see `tiffjet.xarray.open_geotiff` for the options."""
-    from .xarray import open_geotiff
+def open_geotiff(src, *, chunks=None, device="auto", window=None, bbox=None, bands=None, level=0, resolution=None,
+                 max_size=None, masked=False, mask_and_scale=False, dtype=None, name=None, fallback="allow", io="auto",
+                 page=0, limits=None, storage_options=None):
+    """Opens a GeoTIFF as an `xarray.DataArray` of dims (band, y, x); `tiffjet.xarray.open_geotiff` explains the options."""
+    options = {key: value for key, value in locals().items() if key != "src"}
+    return _with_xarray("xarray", "open_geotiff")(src, **options)
 
-    return open_geotiff(src, **options)
+
+def open_mosaic(files_or_vrt, *, chunks=None, device="auto", window=None, bbox=None, bands=None, overlap="first_valid",
+                nodata=None, missing="raise", root=None, masked=False, mask_and_scale=False, dtype=None, name=None,
+                fallback="allow", io="auto", limits=None, storage_options=None):
+    """Opens many files, or a virtual raster, as one `xarray.DataArray`; `tiffjet.mosaic.open_mosaic` explains the options."""
+    options = {key: value for key, value in locals().items() if key != "files_or_vrt"}
+    return _with_xarray("mosaic", "open_mosaic")(files_or_vrt, **options)
 
 
-def open_mosaic(files_or_vrt, **options):
-    """Opens many files, or a virtual raster, as one `xarray.DataArray`; see `tiffjet.mosaic.open_mosaic`."""
-    from .mosaic import open_mosaic
+def _with_xarray(module, function):
+    """A function of a module that needs xarray, which is not imported before it is used."""
+    from importlib import import_module
 
-    return open_mosaic(files_or_vrt, **options)
+    try:
+        return getattr(import_module(f"{__name__}.{module}"), function)
+    except ModuleNotFoundError as error:
+        if error.name != "xarray":
+            raise
+        raise UnavailableError(f"{function} needs xarray (pip install 'tiffjet[xarray]')") from error
 
 
 def _register_accessor() -> None:

@@ -94,8 +94,20 @@ def to_geotiff(
         Which pixels are valid: axes (y, x), 0 or False where not.
     compression
         Codec: `"zstd"`, `"deflate"`, `"lzw"`, `"lerc"`, `"jpeg"`, `"webp"`, `"none"`, ...
+    compression_level
+        How hard the codec tries: 1 to 12 for Deflate, 1 to 22 for ZSTD.
+    quality
+        Of JPEG, WebP and JPEG 2000, 1 to 100.
+    max_z_error
+        How far LERC may be off.
+    predictor
+        `"auto"`, `"none"`, 2 (differences of neighbours) or 3 (byte planes of floats).
     tile_size
         Rows and columns of a tile, multiples of 16; one number for both. 512 by default.
+    strips
+        Strips instead of tiles.
+    sparse
+        Tiles that hold nothing but nodata (or 0) take no place in the file.
     interleave
         `"pixel"`, or `"band"` for each band in tiles of its own.
     cog
@@ -104,6 +116,16 @@ def to_geotiff(
         `"auto"` (a COG has them), `"none"`, or factors like `[2, 4, 8]`.
     resampling
         How overviews are made: `"average"` (`"nearest"` for a colour map), `"mode"`, `"bilinear"`, `"cubic"`, ...
+    bigtiff
+        64-bit offsets: `"auto"` (where the file could grow past 4 GiB), True or False.
+    metadata
+        Items of GDAL's metadata, by name.
+    descriptions
+        A name for each band, or None.
+    colormap
+        Red, green, blue and perhaps alpha, 0 to 255, of values.
+    photometric
+        `"auto"`, `"rgb"`, `"minisblack"`, ..., or the number of TIFF.
     device
         Where tiles are encoded: `"auto"` (where the data are), `"cpu"`, `"cuda"`, `"cuda:N"` or N. What is on a GPU is
         encoded there without a copy of its pixels on the host, and rows of the host are uploaded where a GPU is named.
@@ -246,7 +268,7 @@ def _crs(crs: Any) -> Any:
     try:
         import pyproj
     except ImportError as error:
-        raise UnavailableError(f"crs: reading {crs!r} needs pyproj (pip install tiffjet[xarray])") from error
+        raise UnavailableError(f"crs: reading {crs!r} needs pyproj (pip install 'tiffjet[xarray]')") from error
     try:
         return _crs(pyproj.CRS.from_user_input(crs))
     except pyproj.exceptions.CRSError as error:

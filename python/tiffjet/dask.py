@@ -11,6 +11,7 @@ from typing import Any
 import numpy
 
 from . import _devices, _parts
+from ._tiffjet import UnavailableError
 from ._write import (
     _MEMORY, Budget, Place, Raster, _positive, device_of, on_device, slab_rows, to_host, written_dtype,
 )
@@ -78,8 +79,11 @@ def chunk_sizes(chunks: Any, shape: Sequence[int], dtype: numpy.dtype, tile: Seq
 
 def from_pixels(pixels: Any, chunks: Any) -> Any:
     """A dask array over lazy pixels. Each task holds the pixels' small description, and no handle."""
-    import dask.array
-    from dask.base import tokenize
+    try:
+        import dask.array
+        from dask.base import tokenize
+    except ModuleNotFoundError as error:
+        raise UnavailableError("chunks= needs dask (pip install 'tiffjet[dask]')") from error
 
     sizes = chunk_sizes(chunks, pixels.shape, pixels.dtype, pixels.tile)
     name = f"tiffjet-{tokenize(pixels.token(), sizes)}"

@@ -259,7 +259,7 @@ def _cupy() -> Any:
     try:
         import cupy
     except ImportError as error:
-        raise UnavailableError("DataArrays on CUDA need CuPy (pip install tiffjet[cuda12] or tiffjet[cuda13])") from error
+        raise UnavailableError("DataArrays on CUDA need CuPy (pip install 'tiffjet[cuda12]' or 'tiffjet[cuda13]')") from error
     return cupy
 
 
@@ -572,8 +572,16 @@ def open_geotiff(src: Any, *, chunks: Any = None, device: Any = "auto", window: 
         NaN where there are no data; integers become floating point.
     mask_and_scale
         The same, and scale and offset applied.
-    storage_options
-        For URLs, as for `open`.
+    dtype
+        Type of the pixels in the array; the file's by default, or one that NaN fits in.
+    name
+        Name of the DataArray.
+    fallback
+        `"forbid"` makes it an error when a GPU can't decode the file by itself; else the cores do, and the report says so.
+    io
+        How bytes get to a GPU: `"auto"`, `"pread"` (by way of the host) or `"cufile"` (GPUDirect Storage).
+    page, limits, storage_options
+        As for `open`.
 
     Examples
     --------

@@ -13,9 +13,10 @@ use tiffjet_cuda::Cuda;
 
 use crate::Outcome;
 use crate::args::{Input, On};
+use crate::convert::choices::parse_codec;
 use crate::output::print;
 use crate::pieces::{Pieces, in_proportion};
-use crate::terminal::Progress;
+use crate::terminal::{Progress, Waiting};
 use limits::Limit;
 use sample::Sample;
 
@@ -48,7 +49,7 @@ pub struct Bench {
           value_parser = clap::value_parser!(u32).range(64..=32768))]
     size: u32,
     /// Its codec
-    #[arg(long, default_value = "zstd", value_name = "C", conflicts_with = "file")]
+    #[arg(long, default_value = "zstd", value_name = "C", conflicts_with = "file", value_parser = parse_codec)]
     compress: String,
     /// Print one line of JSON
     #[arg(long)]
@@ -84,7 +85,10 @@ impl Bench {
     pub fn run(&self) -> Outcome {
         let made = match &self.file {
             Some(_) => None,
-            None => Some(Sample::make(self.size, &self.compress)?),
+            None => {
+                let _waiting = Waiting::on(format!("making a raster of {} x {}", self.size, self.size));
+                Some(Sample::make(self.size, &self.compress)?)
+            }
         };
         let input = match (&self.file, &made) {
             (Some(file), _) => file.clone(),
@@ -232,7 +236,7 @@ fn text(image: &Image, figures: &Figures) -> String {
     if let Some((limit, share)) = figures.nearest() {
         let _ = writeln!(
             out,
-            "so       {:.0} % of what this machine could do, which is bound by: {}",
+            "so       {:.0} % of what this machine could do; the limit nearest to it: {}",
             100.0 * share,
             limit.what
         );

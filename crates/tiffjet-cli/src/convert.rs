@@ -2,7 +2,7 @@
 
 mod carry;
 mod cast;
-mod choices;
+pub mod choices;
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -5,12 +5,12 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use tiffjet::codec::{CODECS, Codec, writes};
-use tiffjet::{Cpu, Limits};
+use tiffjet::{Cpu, Error, Limits};
 use tiffjet_cuda::{By, DeviceInfo, LibraryInfo};
 
 use crate::Outcome;
 use crate::output::print;
-use crate::terminal::{Tint, tinted};
+use crate::terminal::{Tint, Waiting, tinted};
 
 /// Print what this machine has: cores, memory, GPUs, driver, CUDA libraries, which codec runs where, limits
 #[derive(clap::Args)]
@@ -25,7 +25,9 @@ pub struct Doctor {
 
 impl Doctor {
     pub fn run(&self) -> Outcome {
+        let waiting = Waiting::on("looking at this machine".to_owned());
         let facts = Facts::gather()?;
+        drop(waiting);
         print(&if self.json { format!("{}\n", facts.json()) } else { facts.text() })?;
         Ok(ExitCode::SUCCESS)
     }
@@ -50,6 +52,9 @@ impl Facts {
         let libraries = tiffjet_cuda::libraries();
         let (devices, problem) = match tiffjet_cuda::devices() {
             Ok(devices) => (devices, None),
+            Err(Error::Unavailable { library, hint, .. }) => {
+                (Vec::new(), Some(format!("{library} is not available ({hint})")))
+            }
             Err(error) => (Vec::new(), Some(error.to_string())),
         };
         let cpu = Cpu::shared()?;
@@ -129,11 +134,13 @@ impl Facts {
         }
         out += &title("Libraries, found at run time");
         self.libraries.iter().for_each(|library| out += &library_text(library));
-        out += &title("Codecs");
+        out +=
+            &title(if self.usable() { "Codecs" } else { "Codecs; the columns of the GPU are for a machine with one" });
         out += "  name         read: CPU  GPU         write: CPU  GPU\n"; // as wide as the lines below
-        CODECS.iter().for_each(|codec| out += &codec_text(*codec));
+        CODECS.iter().for_each(|codec| out += &self.codec_text(*codec));
         out += &title("Choices");
-        let _ = writeln!(out, "  --device auto is {}", if self.usable() { "cuda:0" } else { "the CPU" });
+        let auto = if self.usable() { "cuda:0 for reading, the CPU for convert" } else { "the CPU" };
+        let _ = writeln!(out, "  --device auto is {auto}");
         let io = if self.direct { "cufile: GPUDirect Storage" } else { "pread: by way of the host's memory" };
         let _ = writeln!(out, "  --io auto is {io}");
         let tile = gib(self.limits.tile_bytes);
@@ -147,6 +154,31 @@ impl Facts {
     }
 }
 
+impl Facts {
+    fn codec_text(&self, codec: &dyn Codec) -> String {
+        let (decodes, encodes) = tiffjet_cuda::routes(codec.name());
+        let (write, encodes) = match writes(codec) {
+            true => ("yes", self.here(encodes)),
+            false => ("no", "no"),
+        };
+        format!("  {:12} {:>9}  {:18} {write:>3}  {encodes}\n", codec.name(), "yes", self.here(decodes))
+    }
+
+    /// What does the work on the GPU of this machine: the cores, where a library is missing.
+    fn here(&self, by: By) -> &'static str {
+        match by {
+            By::Library(name) if self.usable() && self.lacks(name) => "cores",
+            By::Library(name) => name,
+            By::Kernels => "kernels",
+            By::Host => "cores",
+        }
+    }
+
+    fn lacks(&self, name: &str) -> bool {
+        self.libraries.iter().any(|library| library.name == name && library.problem.is_some())
+    }
+}
+
 /// Name of the processor.
 fn processor() -> Option<String> {
     let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
@@ -154,10 +186,16 @@ fn processor() -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// The NVIDIA driver, as the kernel has it.
+/// The version of the NVIDIA driver, as the kernel has it.
 fn driver() -> Option<String> {
     let text = std::fs::read_to_string("/proc/driver/nvidia/version").ok()?;
-    Some(text.lines().next()?.trim_start_matches("NVRM version:").split_whitespace().collect::<Vec<_>>().join(" "))
+    driver_version(text.lines().next()?)
+}
+
+/// `580.159.04` out of a line that also tells who built it.
+fn driver_version(line: &str) -> Option<String> {
+    let is_version = |word: &&str| word.contains('.') && word.chars().all(|c| c.is_ascii_digit() || c == '.');
+    line.split_whitespace().find(is_version).map(str::to_owned)
 }
 
 fn gib(bytes: u64) -> String {
@@ -181,16 +219,6 @@ fn codec_json(codec: &dyn Codec) -> Value {
         "read": {"cpu": true, "gpu": by(decodes)},
         "write": {"cpu": writes(codec), "gpu": by(encodes)},
     })
-}
-
-fn codec_text(codec: &dyn Codec) -> String {
-    let (decodes, encodes) = tiffjet_cuda::routes(codec.name());
-    let written = writes(codec);
-    let (write, encodes) = match written {
-        true => ("yes", by(encodes).unwrap_or("cores")),
-        false => ("no", "no"),
-    };
-    format!("  {:12} {:>9}  {:18} {:>3}  {encodes}\n", codec.name(), "yes", by(decodes).unwrap_or("cores"), write)
 }
 
 fn device_json(device: &DeviceInfo) -> Value {
@@ -232,8 +260,11 @@ fn library_text(library: &LibraryInfo) -> String {
     match (&library.path, &library.problem) {
         (Some(path), None) => {
             let version = library.version.as_deref().unwrap_or("of unknown version");
+            // What is to be said of a version comes behind it.
+            let (version, more) = version.split_once(", ").unwrap_or((version, ""));
+            let more = if more.is_empty() { String::new() } else { format!("; {more}") };
             let found = tinted("found", Tint::Good);
-            format!("  {name} {version}: {found}, {}\n      enables {enables}\n", path.display())
+            format!("  {name} {version}: {found}, {}{more}\n      enables {enables}\n", path.display())
         }
         (_, problem) => {
             // What is not there is told by its name; what is there and can't be used, by why.
@@ -241,5 +272,19 @@ fn library_text(library: &LibraryInfo) -> String {
                 problem.as_deref().filter(|why| !why.contains(hint)).map_or(String::new(), |why| format!(", {why}"));
             format!("  {name}: {}{why}\n      would enable {enables}\n      {hint}\n", tinted("missing", Tint::Bad))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driver_is_its_version() {
+        let open = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build  (builder@)";
+        let closed = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19 18:56:32 UTC 2023";
+        assert_eq!(driver_version(open).as_deref(), Some("580.159.04"));
+        assert_eq!(driver_version(closed).as_deref(), Some("535.129.03"));
+        assert_eq!(driver_version("NVRM version:"), None);
     }
 }

@@ -26,7 +26,6 @@ use clap::{Parser, Subcommand};
 #[command(
     name = "tiffjet",
     version,
-    about,
     after_help = "Examples:
   tiffjet info scene.tif
   tiffjet convert scene.tif cog.tif --cog

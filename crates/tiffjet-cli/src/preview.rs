@@ -31,6 +31,7 @@ pub struct Preview {
     /// The file to read: a path, an address (http://, https://, s3://, gs://, az://), or - for standard input
     file: Input,
     /// The PNG to write
+    #[arg(value_parser = parse_picture)]
     out: PathBuf,
     /// Pixels of the longer side, at most
     #[arg(long, default_value_t = 1024, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=8192))]
@@ -92,6 +93,17 @@ fn parse_bands(text: &str) -> std::result::Result<Bands, String> {
     match bands {
         Some(bands) if matches!(bands.len(), 1 | 3) && !bands.contains(&0) => Ok(Bands(bands)),
         _ => Err("a picture takes one band or three, counted from 1".into()),
+    }
+}
+
+/// A name that promises another kind of picture would be a lie.
+fn parse_picture(text: &str) -> std::result::Result<PathBuf, String> {
+    const OTHERS: [&str; 8] = ["jpg", "jpeg", "tif", "tiff", "webp", "gif", "bmp", "svg"];
+    let path = PathBuf::from(text);
+    let ending = path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
+    match ending.filter(|ending| OTHERS.contains(&ending.as_str())) {
+        Some(ending) => Err(format!("the picture is a PNG, not .{ending}")),
+        None => Ok(path),
     }
 }
 

@@ -12,6 +12,8 @@ use crate::output::print;
 use crate::terminal::{Tint, Waiting, tinted};
 
 /// Say whether a file is a valid TIFF, GeoTIFF and COG, and what breaks the rules where
+///
+/// Looks at the header, the georeference and the place of every tile; pixels are not decoded (`tiffjet checksum` does that).
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   tiffjet validate cog.tif

@@ -305,6 +305,28 @@ impl Route {
 #[pymethods]
 impl Image {
     /// Reads a window: a `Tensor` with axes (band, y, x).
+    ///
+    /// Parameters
+    /// ----------
+    /// window
+    ///     `((y0, y1), (x0, x1))` in pixels of the level, a pair of slices or a rasterio `Window`; all of it by default.
+    /// bands
+    ///     Bands, counted from 1, in the order they are wanted.
+    /// level
+    ///     Overview level, 0 is full size.
+    /// device
+    ///     `"auto"` (the default: a GPU where one can be used, else the CPU; where `out` is, if that is given), `"cpu"`,
+    ///     `"cuda"`, `"cuda:N"` or N.
+    /// out
+    ///     An array or tensor of the window's shape and type that pixels are written into, wherever it is.
+    /// fallback
+    ///     `"forbid"` makes it an error when a GPU can't decode the file by itself; else the cores do, and `report` says so.
+    /// io
+    ///     How bytes get to a GPU: `"auto"`, `"pread"` (by way of the host) or `"cufile"` (GPUDirect Storage).
+    /// stream
+    ///     A CUDA stream (of CuPy, PyTorch, or its handle) behind whose work the pixels are written.
+    /// allocator
+    ///     Whose memory the pixels are in on a GPU: `"cupy"`, `"torch"`, `"rmm"`, or a function of bytes, stream and device.
     #[pyo3(signature = (window=None, bands=None, level=0, device=None, out=None, fallback="allow", io="auto",
         stream=None, allocator=None))]
     #[allow(clippy::too_many_arguments)] // they are keywords
@@ -340,7 +362,10 @@ impl Image {
         run(py, || self.image.read_with(&*backend, &window, &route.options)).map(Tensor::new)
     }
 
-    /// Which pixels are valid: a `Tensor` of uint8, 255 where they are and 0 where not.
+    /// Which pixels are valid: a `Tensor` of uint8 with axes (1, y, x) on the host, 255 where they are and 0 where not.
+    ///
+    /// The mask of the file, else its alpha band, else what is not nodata, as GDAL's dataset mask. `window` and `level` as
+    /// for `read`.
     #[pyo3(signature = (window=None, level=0, device=None))]
     fn read_mask(
         &self,

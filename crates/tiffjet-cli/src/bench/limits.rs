@@ -44,7 +44,7 @@ pub fn of_cores(
     Ok(vec![
         Limit { what: "bytes out of the file", seconds: fetch },
         Limit { what: "pixels into memory", seconds: copy },
-        Limit { what: "the work of one core, shared by all", seconds: one / threads as f64 },
+        Limit { what: "a read by one core, divided by the cores", seconds: one / threads as f64 },
     ])
 }
 

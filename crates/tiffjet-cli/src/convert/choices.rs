@@ -1,6 +1,6 @@
 //! What the user may choose of the new file.
 
-use tiffjet::codec::CODECS;
+use tiffjet::codec::{CODECS, writes};
 use tiffjet::{BigTiff, Blocks, DType, Overviews, Prediction, Resampling, WriteOptions};
 
 #[derive(clap::Args)]
@@ -14,7 +14,7 @@ pub struct Choices {
     /// How hard the codec tries: 1 to 12 for deflate, 1 to 22 for zstd
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     compression_level: Option<i32>,
-    /// Quality of lossy codecs, 1 to 100
+    /// Quality of jpeg, webp and jpeg2000, 1 to 100
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100))]
     quality: Option<u8>,
     /// How far LERC may be off
@@ -64,11 +64,15 @@ impl Choices {
     }
 }
 
-fn parse_codec(text: &str) -> Result<String, String> {
+/// The name of a codec that writes.
+pub fn parse_codec(text: &str) -> Result<String, String> {
     let wrapped = ["lerc_deflate", "lerc_zstd"];
-    let names: Vec<&str> = CODECS.iter().map(|codec| codec.name()).chain(wrapped).collect();
     let name = text.to_ascii_lowercase();
-    if names.contains(&name.as_str()) { Ok(name) } else { Err(format!("codecs are {}", names.join(", "))) }
+    if wrapped.contains(&name.as_str()) || CODECS.iter().any(|codec| codec.name() == name && writes(*codec)) {
+        return Ok(name);
+    }
+    let names = CODECS.iter().filter(|codec| writes(**codec)).map(|codec| codec.name()).chain(wrapped);
+    Err(format!("codecs that write are {}", names.collect::<Vec<_>>().join(", ")))
 }
 
 fn parse_error(text: &str) -> Result<f64, String> {
@@ -136,7 +140,7 @@ mod tests {
         for bad in ["0", "17", "-16", "100000"] {
             assert!(parse_tile(bad).is_err(), "{bad}");
         }
-        assert!(parse_codec("DEFLATE").is_ok() && parse_codec("zip").is_err());
+        assert!(parse_codec("DEFLATE").is_ok() && parse_codec("zip").is_err() && parse_codec("jxl").is_err());
         assert!(parse_error("nan").is_err() && parse_error("-1").is_err());
     }
 }

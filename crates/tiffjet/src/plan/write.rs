@@ -24,6 +24,8 @@ const STRIP: u64 = 256 << 10;
 const LARGEST_TILE: u64 = 1 << 30;
 /// The most tiles of one level: what is kept of each must fit into memory, and GDAL reads no more.
 const MOST_TILES: u64 = 1 << 28;
+/// Codecs that take a quality.
+const GRADED: [&str; 3] = ["jpeg", "jpeg2000", "webp"];
 
 /// All that must happen to write an image.
 #[derive(Debug, Clone)]
@@ -181,6 +183,7 @@ impl Planner<'_> {
         let options = self.options;
         let (bands, height, width) = self.shape()?;
         let (codec, lerc) = self.codec(&options.compression)?;
+        self.heeded(codec)?;
         let bits = self.bits(codec)?;
         let extra_samples = self.extra_samples(bands)?;
         let nodata = self.nodata()?;
@@ -282,10 +285,24 @@ impl Planner<'_> {
         };
         let found = CODECS.iter().copied().find(|c| c.name() == name);
         let codec = found.ok_or_else(|| {
-            let names: Vec<&str> = CODECS.iter().map(|c| c.name()).collect();
-            self.invalid(format!("no codec is named {name}; there are {}", names.join(", ")))
+            let names: Vec<&str> = CODECS.iter().filter(|codec| codec::writes(**codec)).map(|c| c.name()).collect();
+            self.invalid(format!("no codec is named {name}; those that write are {}", names.join(", ")))
         })?;
         Ok((codec, lerc))
+    }
+
+    /// A setting that the codec would not heed is a mistake, and no file should be made of it.
+    fn heeded(&self, codec: &dyn Codec) -> Result<()> {
+        let (name, settings) = (codec.name(), &self.options.settings);
+        match settings.quality {
+            Some(quality) if !GRADED.contains(&name) => {
+                Err(self.invalid(format!("quality {quality} with {name}: it is for {}", GRADED.join(", "))))
+            }
+            _ if settings.max_z_error != 0.0 && name != "lerc" => {
+                Err(self.invalid(format!("a max_z_error with {name}: it is for lerc")))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn bits(&self, codec: &dyn Codec) -> Result<u16> {
@@ -671,7 +688,7 @@ mod tests {
     #[test]
     fn nonsense_is_refused_before_anything_is_written() {
         type Change = fn(&mut WriteOptions);
-        let cases: [(&str, Change); 17] = [
+        let cases: [(&str, Change); 19] = [
             ("16 must divide", |o| o.blocks = Blocks::Tiles { width: 17, height: 16 }),
             ("the most, choose", |o| o.shape = [1, 1 << 30, 1 << 30]),
             ("1073741824 is the most", |o| o.blocks = Blocks::Tiles { width: 1 << 16, height: 1 << 16 }),
@@ -685,6 +702,8 @@ mod tests {
                 o.compression = "deflate".into();
                 o.settings.level = Some(13);
             }),
+            ("quality 50 with zstd", |o| o.settings.quality = Some(50)),
+            ("it is for lerc", |o| o.settings.max_z_error = 0.1),
             ("can't hold", |o| o.nodata = Some(Nodata::Float(300.0))),
             ("nodata value", |o| o.nan_to_nodata = true),
             ("predictor 2", |o| {
