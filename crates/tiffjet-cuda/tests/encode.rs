@@ -529,3 +529,16 @@ fn child_elsewhere() {
         assert!(matches!(refused, Err(Error::InvalidArgument { .. })), "{refused:?}");
     }
 }
+
+#[test]
+fn any_options_and_any_pixels() {
+    fake::child_in(fake::libraries(), "child_any_options_and_any_pixels", &[]);
+}
+
+/// What is written by way of the device is read by way of it.
+#[test]
+#[ignore = "in a process with the fake driver"]
+fn child_any_options_and_any_pixels() {
+    let cuda: Arc<dyn Backend> = Arc::new(Cuda::new(0).unwrap());
+    tiffjet_testkit::Trips::of(60, 60).run(&cuda);
+}

@@ -1,7 +1,8 @@
 //! What the tests of tiffjet stand on: files made on purpose, and a second opinion on what is in them.
 //!
-//! Only [`conformance()`], [`fuzz`] and the streams that [`hostile`] spoils use the crate `tiffjet`. The [`naive`] decoder is the oracle of its CPU backend, so it shares no
-//! parser, layout, predictor or bit unpacking with it: plain, slow and easy to check by eye.
+//! Only [`conformance()`], [`Trips`], [`fuzz`] and the streams that [`hostile`] spoils use the crate `tiffjet`. The
+//! [`naive`] decoder is the oracle of its CPU backend, so it shares no parser, layout, predictor or bit unpacking with it:
+//! plain, slow and easy to check by eye.
 //!
 //! * [`Tiff`] writes any TIFF a test may want from plain numbers ([`Pixels`]).
 //! * [`naive::decode`] reads it back.
@@ -10,6 +11,7 @@
 //! * [`fuzz::targets`] are what bytes of any kind are thrown at.
 //! * [`big::write`] makes a BigTIFF of a million tiles in a moment.
 //! * [`conformance()`] reads the matrix on any backend and compares.
+//! * [`Trips`] write any pixels with any options on any backend, read and compare.
 //!
 //! ```
 //! use tiffjet_testkit::{Tiff, naive};
@@ -35,6 +37,7 @@ pub mod hostile;
 pub mod matrix;
 pub mod naive;
 mod pixels;
+mod round_trip;
 mod sample;
 pub mod tag;
 
@@ -43,4 +46,5 @@ pub use compression::{Compress, Compression};
 pub use conformance::{conformance, conformance_of};
 pub use field::{Order, Value};
 pub use pixels::Pixels;
+pub use round_trip::Trips;
 pub use sample::{Format, Kind};

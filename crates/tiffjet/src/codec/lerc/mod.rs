@@ -2,6 +2,9 @@
 //!
 //! A tile is one blob with all samples of a pixel, or one blob for each sample where their masks differ; the mask of
 //! 8-bit images may stand for their last sample, alpha. Around it all may be a zlib or a ZSTD frame.
+//!
+//! Blobs have a byte order of their own. In a file of the other order libtiff turns samples round before they are encoded
+//! and after they are decoded all the same, so that is what such files hold.
 
 mod bits;
 mod decode;
@@ -17,7 +20,7 @@ mod value;
 use std::borrow::Cow;
 
 use super::{Cause, Codec, Encoded, Plain, Unit};
-use crate::dtype::DType;
+use crate::dtype::{ByteOrder, DType};
 use header::Header;
 use value::{Value, dispatch};
 
@@ -44,7 +47,11 @@ impl Codec for Lerc {
             return Ok(());
         }
         let blobs = unwrap(tile.bytes, tile.format.lerc[1], out.len())?;
-        dispatch!(tile.format.dtype, decode_tile(tile, &blobs, out))
+        dispatch!(tile.format.dtype, decode_tile(tile, &blobs, out))?;
+        if tile.format.order != ByteOrder::NATIVE {
+            turn_round(tile.format.dtype, out);
+        }
+        Ok(())
     }
 
     fn encode(&self, tile: &Plain<'_>, out: &mut Vec<u8>) -> Result<(), Cause> {
@@ -52,6 +59,11 @@ impl Codec for Lerc {
         if tile.bytes.is_empty() {
             return Err(Cause::unsupported("LERC tiles without pixels"));
         }
+        let mut bytes = Cow::Borrowed(tile.bytes);
+        if tile.format.order != ByteOrder::NATIVE {
+            turn_round(tile.format.dtype, bytes.to_mut());
+        }
+        let tile = &Plain { bytes: &bytes, ..*tile };
         let additional = tile.format.lerc[1];
         if additional == NOTHING {
             return dispatch!(tile.format.dtype, encode_tile(tile, out));
@@ -60,6 +72,11 @@ impl Codec for Lerc {
         dispatch!(tile.format.dtype, encode_tile(tile, &mut blobs))?;
         wrap(&blobs, additional, tile.settings.level, out)
     }
+}
+
+/// Turns the bytes of every sample round.
+fn turn_round(dtype: DType, samples: &mut [u8]) {
+    samples.chunks_exact_mut(dtype.size()).for_each(<[u8]>::reverse);
 }
 
 /// Fails unless a buffer has the size of the tile.
