@@ -367,7 +367,9 @@ impl<'a> Reading<'a> {
 
     /// Threads that fill slots.
     fn fetchers(&self) -> &ThreadPool {
-        if self.is_far() || self.direct.is_some() { self.gpu.far_threads() } else { &self.gpu.threads }
+        // Reads that are calls wait as requests do.
+        let waits = self.is_far() || self.direct.as_ref().is_some_and(|direct| direct.batches.is_none());
+        if waits { self.gpu.far_threads() } else { &self.gpu.threads }
     }
 
     fn threads(&self) -> usize {
@@ -419,7 +421,7 @@ impl<'a> Reading<'a> {
     fn short(&self, transfer: Transfer) -> Vec<Item> {
         let requests = transfer.requests().to_vec();
         let (read, buffer) = transfer.settle();
-        self.gpu.give_buffer(buffer);
+        buffer.into_iter().for_each(|buffer| self.gpu.give_buffer(buffer));
         let missing = direct::missing(&requests, &read);
         let touched = |item: &&Item| {
             let range = &self.jobs[item.job].plan.tiles()[item.tile].range;
