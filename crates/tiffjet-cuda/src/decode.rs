@@ -335,8 +335,12 @@ impl<'a> Reading<'a> {
         let lanes = (budget / page).clamp(1, self.settings.lanes.clamp(1, LANES) as u64);
         let share = budget / lanes;
         let share = if lanes == 1 { share } else { share - share % PAGE };
-        let threads = self.threads() as u64;
         let bytes: u64 = self.items.iter().map(|item| self.loaded(item)).sum();
+        // From far away loads arrive side by side, and nothing is copied before one is whole: two rounds of them overlap.
+        let threads = match self.is_far() {
+            true => 2 * self.fetchers().current_num_threads() as u64,
+            false => self.threads() as u64,
+        };
         // Where a request costs time, loads are made small to keep all threads busy only where there are many of them.
         let least = match self.is_far() {
             true if bytes <= MANY => SLOT as u64,

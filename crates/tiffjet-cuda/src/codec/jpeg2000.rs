@@ -42,7 +42,7 @@ impl LibraryRoute for Jpeg2000 {
     fn submit(&self, submission: &Submission<'_>) -> Result<(), Failure> {
         let Ok(states) = submission.gpu.jpeg2000() else { return Ok(()) };
         submission.tiles.iter().enumerate().try_for_each(|(i, tile)| {
-            let Some(mut state) = data_refused(states.take())? else { return Ok(()) };
+            let Some(mut state) = data_refused(states.take(tile.length))? else { return Ok(()) };
             let outcome = decode(submission, i, tile, &mut state);
             if outcome.is_err() {
                 // Nothing of it may write when its memory is given to somebody else.
