@@ -335,8 +335,12 @@ impl<'a> Reading<'a> {
         let lanes = (budget / page).clamp(1, self.settings.lanes.clamp(1, LANES) as u64);
         let share = budget / lanes;
         let share = if lanes == 1 { share } else { share - share % PAGE };
-        let threads = self.threads() as u64;
         let bytes: u64 = self.items.iter().map(|item| self.loaded(item)).sum();
+        // From far away loads arrive side by side, and nothing is copied before one is whole: two rounds of them overlap.
+        let threads = match self.is_far() {
+            true => 2 * self.fetchers().current_num_threads() as u64,
+            false => self.threads() as u64,
+        };
         // Where a request costs time, loads are made small to keep all threads busy only where there are many of them.
         let least = match self.is_far() {
             true if bytes <= MANY => SLOT as u64,
@@ -367,7 +371,9 @@ impl<'a> Reading<'a> {
 
     /// Threads that fill slots.
     fn fetchers(&self) -> &ThreadPool {
-        if self.is_far() || self.direct.is_some() { self.gpu.far_threads() } else { &self.gpu.threads }
+        // Reads that are calls wait as requests do.
+        let waits = self.is_far() || self.direct.as_ref().is_some_and(|direct| direct.batches.is_none());
+        if waits { self.gpu.far_threads() } else { &self.gpu.threads }
     }
 
     fn threads(&self) -> usize {
@@ -419,7 +425,7 @@ impl<'a> Reading<'a> {
     fn short(&self, transfer: Transfer) -> Vec<Item> {
         let requests = transfer.requests().to_vec();
         let (read, buffer) = transfer.settle();
-        self.gpu.give_buffer(buffer);
+        buffer.into_iter().for_each(|buffer| self.gpu.give_buffer(buffer));
         let missing = direct::missing(&requests, &read);
         let touched = |item: &&Item| {
             let range = &self.jobs[item.job].plan.tiles()[item.tile].range;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tiffjet::{Error, Fallback, Io, ReadJob, ReadOptions, Result};
 
-use crate::ffi::cufile::{CuFile, OpenFile, Request, WANTED};
+use crate::ffi::cufile::{Batches, CuFile, OpenFile, Request, WANTED};
 use crate::memory::{Gpu, unavailable_library};
 
 /// The files of a read that go straight to the device.
@@ -14,6 +14,8 @@ pub struct Direct {
     files: Vec<Arc<OpenFile>>,
     /// For each job its file.
     file_of: Vec<Option<usize>>,
+    /// How many reads it takes in batches, where it takes some.
+    pub batches: Option<Batches>,
 }
 
 impl Direct {
@@ -37,7 +39,7 @@ impl Direct {
         if let Err(failure) = opened {
             return refused(gpu.refused(jobs[0].source.name(), &failure), failure.to_string());
         }
-        let mut direct = Self { library, files: Vec::new(), file_of: Vec::new() };
+        let mut direct = Self { library, files: Vec::new(), file_of: Vec::new(), batches: library.batches() };
         let mut notes = Vec::new();
         for (i, job) in jobs.iter().enumerate() {
             let same = |before: &ReadJob<'_>| std::ptr::addr_eq(before.source, job.source);

@@ -63,7 +63,7 @@ pub struct Fetch<'a> {
     statuses: u64,
     /// What storage writes to device memory itself, all groups' spans in order.
     transfer: Option<&'a Transfer>,
-    /// The first of each group.
+    /// The first of each group, and how many there are.
     spans: Vec<usize>,
     /// Group and what to do of it, in order.
     tasks: Vec<(usize, Task)>,
@@ -125,11 +125,15 @@ impl<'a> Fetch<'a> {
         keep_going: bool,
         dry: bool,
     ) -> Self {
-        let mut all = 0;
-        let spans = groups.iter().map(|group| (all, all += group.spans.len()).0).collect();
+        let mut spans = vec![0];
+        spans.extend(groups.iter().scan(0, |all, group| {
+            *all += group.spans.len();
+            Some(*all)
+        }));
+        let calls = transfer.is_some_and(|transfer| !transfer.has_batches());
         // What storage does by itself begins at once; of the rest, what libraries get takes longest.
         let of_group = |group: &Group| {
-            let spans = (0..group.spans.len()).map(Task::Span);
+            let spans = (0..if calls { group.spans.len() } else { 0 }).map(Task::Span);
             let gifts = (0..group.gifts.len()).map(Task::Gift);
             spans.chain(gifts).chain((0..group.loads.len()).map(Task::Load)).collect::<Vec<_>>()
         };
@@ -158,6 +162,11 @@ impl<'a> Fetch<'a> {
     /// How much there is to take.
     pub fn tasks(&self) -> usize {
         self.tasks.len()
+    }
+
+    /// How many spans there are in all groups before this one.
+    pub fn spans_before(&self, group: usize) -> usize {
+        self.spans[group]
     }
 
     /// The memory of a group is there.

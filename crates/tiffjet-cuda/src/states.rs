@@ -16,7 +16,13 @@ pub trait Maker: Send + Sync {
 
     /// Whether its last work is done, so that taking it waits for nothing.
     fn is_settled(state: &Self::State) -> bool;
+
+    /// Bytes of the largest work it had: for as much it has memory.
+    fn room(state: &Self::State) -> usize;
 }
+
+/// States that are looked at for the one that fits best.
+const LOOKED_AT: usize = 4;
 
 /// Makers of libraries, with their states.
 macro_rules! makers {
@@ -30,6 +36,10 @@ macro_rules! makers {
 
             fn is_settled(state: &Self::State) -> bool {
                 state.is_settled()
+            }
+
+            fn room(state: &Self::State) -> usize {
+                state.room()
             }
         }
     )*};
@@ -56,6 +66,18 @@ struct Kept<S> {
     made: usize,
 }
 
+impl<S> Kept<S> {
+    /// Of the oldest that are done, the smallest that is large enough, or the largest.
+    fn fitting<M: Maker<State = S>>(&self, bytes: usize) -> Option<usize> {
+        let settled = self.idle.iter().enumerate().take(LOOKED_AT).filter(|(_, state)| M::is_settled(state));
+        let room = |state: &S| match M::room(state) {
+            room if room >= bytes => (false, room),
+            room => (true, usize::MAX - room),
+        };
+        settled.min_by_key(|(_, state)| room(state)).map(|(at, _)| at)
+    }
+}
+
 impl<M: Maker> States<M> {
     /// At most so many.
     pub fn new(maker: M, most: usize) -> Self {
@@ -63,14 +85,13 @@ impl<M: Maker> States<M> {
         Self { maker, most, kept, back: Condvar::new() }
     }
 
-    /// Takes one. It waits for its own last work when it is next used, and for nothing else.
-    pub fn take(&self) -> Result<M::State, Refusal> {
+    /// Takes one for work of so many bytes, best one that had as much before: it need not ask for memory. It waits for its
+    /// own last work when it is next used, and for nothing else.
+    pub fn take(&self, bytes: usize) -> Result<M::State, Refusal> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            let settled = kept.idle.front().is_some_and(M::is_settled);
-            if (settled || kept.made >= self.most)
-                && let Some(state) = kept.idle.pop_front()
-            {
+            let oldest = (kept.made >= self.most).then_some(0);
+            if let Some(state) = kept.fitting::<M>(bytes).or(oldest).and_then(|at| kept.idle.remove(at)) {
                 return Ok(state);
             }
             if kept.made < self.most {
@@ -117,27 +138,45 @@ mod tests {
     struct Counter(AtomicUsize);
 
     impl Maker for Counter {
-        type State = (usize, bool);
+        /// Number, whether it is done, and room.
+        type State = (usize, bool, usize);
 
         fn make(&self) -> Result<Self::State, Refusal> {
-            Ok((self.0.fetch_add(1, Ordering::Relaxed), false))
+            Ok((self.0.fetch_add(1, Ordering::Relaxed), false, 0))
         }
 
         fn is_settled(state: &Self::State) -> bool {
             state.1
+        }
+
+        fn room(state: &Self::State) -> usize {
+            state.2
         }
     }
 
     #[test]
     fn a_settled_one_goes_before_a_new_one_and_a_new_one_before_a_wait() {
         let states = States::new(Counter::default(), 2);
-        states.give_back(states.take().unwrap());
-        let second = states.take().unwrap();
+        states.give_back(states.take(0).unwrap());
+        let second = states.take(0).unwrap();
         assert_eq!(second.0, 1, "the first one is still at work");
-        states.give_back((1, true));
+        states.give_back((1, true, 0));
         // The oldest is waited for when there are enough, but not by one who need not.
         assert_eq!(states.take_free().unwrap(), None);
-        assert_eq!(states.take().unwrap().0, 0);
-        assert_eq!(states.take().unwrap().0, 1);
+        // The first is not done, but the second is.
+        assert_eq!(states.take(0).unwrap().0, 1);
+        assert_eq!(states.take(0).unwrap().0, 0);
+    }
+
+    #[test]
+    fn the_smallest_that_is_large_enough_is_taken_or_the_largest() {
+        let states = States::new(Counter::default(), 3);
+        for number in 0..3 {
+            assert_eq!(states.take(0).unwrap().0, number);
+        }
+        [(0, true, 30), (1, true, 10), (2, true, 20)].into_iter().for_each(|state| states.give_back(state));
+        assert_eq!(states.take(15).unwrap().0, 2);
+        assert_eq!(states.take(15).unwrap().0, 0);
+        assert_eq!(states.take(15).unwrap().0, 1);
     }
 }

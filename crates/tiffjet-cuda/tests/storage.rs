@@ -13,6 +13,10 @@ use tiffjet_testkit::{Compression, Tiff};
 const DIRECT: ReadOptions = ReadOptions { fallback: Fallback::Allow, io: Io::Direct, fill_failed: None };
 const FORBID: ReadOptions = ReadOptions { fallback: Fallback::Forbid, io: Io::Direct, fill_failed: None };
 
+/// Batches as the library takes them, small ones, and none.
+const BATCHES: [(&str, &str); 3] = [("FAKELIB_BATCH", "128"), ("FAKELIB_BATCH", "3"), WITHOUT];
+const WITHOUT: (&str, &str) = ("FAKELIB_BATCH", "0");
+
 /// A file on storage.
 struct Stored {
     _folder: tempfile::TempDir,
@@ -43,7 +47,9 @@ fn host(image: &Image) -> Vec<u8> {
 
 #[test]
 fn every_codec_gives_the_same_pixels() {
-    timeline("child_codecs", &[]);
+    for batch in BATCHES {
+        timeline("child_codecs", &[batch]);
+    }
 }
 
 #[test]
@@ -77,8 +83,56 @@ fn child_codecs() {
 }
 
 #[test]
-fn reads_do_not_wait_for_each_other_nor_for_the_device() {
+fn all_reads_are_submitted_before_anything_is_waited_for() {
     let timeline = timeline("child_structure", &[]);
+    let submits: Vec<usize> =
+        (timeline.iter().enumerate()).filter_map(|(i, line)| line.starts_with("submit ").then_some(i)).collect();
+    let waited = timeline.iter().position(|line| line.starts_with("wait")).unwrap();
+    assert!(submits.len() >= 2 && submits[submits.len() - 1] < waited, "{timeline:?}");
+    let under_way = |i: &usize| timeline[*i].rsplit(' ').next().unwrap().parse().unwrap();
+    let most: usize = submits.iter().map(under_way).max().unwrap();
+    assert!(most >= 256, "{most} under way at once");
+    assert_eq!(count(&timeline, "cuFileRead"), 0, "{timeline:?}");
+    assert_eq!(count(&timeline, "wait for stream"), 1, "{timeline:?}");
+    assert_eq!(count(&timeline, "wait for event"), 0, "{timeline:?}");
+    // The pixels, and one buffer for all that is read, registered.
+    assert_eq!(count(&timeline, "take"), 2, "{timeline:?}");
+    assert_eq!(count(&timeline, "register"), 1);
+}
+
+#[test]
+fn no_more_reads_are_under_way_than_the_library_holds_and_batches_are_kept() {
+    let timeline = timeline("child_lanes", &[("FAKELIB_DEPTH", "40"), ("FAKELIB_BATCH", "8")]);
+    let under_way = timeline.iter().filter(|line| line.starts_with("submit "));
+    let most = under_way.map(|line| line.rsplit(' ').next().unwrap().parse::<usize>().unwrap()).max();
+    assert!((20..=40).contains(&most.unwrap()), "{most:?}");
+    assert!(count(&timeline, "set up") <= 40 && count(&timeline, "submit") > 90, "{timeline:?}");
+}
+
+#[test]
+fn memory_that_is_used_again_is_waited_for_and_no_more_batches_are_under_way_than_may_be() {
+    let timeline = timeline("child_lanes", &[("FAKELIB_BATCH", "2")]);
+    assert!(count(&timeline, "submit") > 100, "{timeline:?}");
+    let under_way = timeline.iter().filter(|line| line.starts_with("submit "));
+    let most = under_way.map(|line| line.rsplit(' ').next().unwrap().parse::<usize>().unwrap()).max();
+    assert!((20..=64).contains(&most.unwrap()), "{most:?}");
+}
+
+#[test]
+#[ignore = "in a process with the fake libraries"]
+fn child_lanes() {
+    let tiff = Tiff::new(1024, 1024).tile(64, 64);
+    let image = Stored::new(&spread(&tiff)).open();
+    let cuda = Cuda::new(0).unwrap();
+    for lanes in [1, 2, 8] {
+        let cuda = cuda.with(Settings { group: 300_000, lanes, ..Settings::default() });
+        assert!(read(&image, &cuda, &FORBID).unwrap().0 == host(&image), "{lanes} lanes");
+    }
+}
+
+#[test]
+fn without_batches_reads_do_not_wait_for_each_other_nor_for_the_device() {
+    let timeline = timeline("child_structure", &[WITHOUT]);
     let reads = count(&timeline, "cuFileRead");
     assert!(reads >= 256, "{reads} reads");
     assert_eq!(count(&timeline, "wait for stream"), 1, "{timeline:?}");
@@ -126,12 +180,39 @@ fn child_twice() {
 
 #[test]
 fn reads_that_come_short_or_are_refused_are_done_by_the_host_and_the_report_says_so() {
-    for rule in ["FAKELIB_SHORT=1", "FAKELIB_SHORT=3", "FAKELIB_FAIL=cuFileRead=5030@2"] {
+    for rule in ["FAKELIB_SHORT=1", "FAKELIB_SHORT=3", "FAKELIB_FAIL=cuFileRead=5030@2,batch=5030@2"] {
         let (name, value) = rule.split_once('=').unwrap();
         for codec in ["none", "deflate"] {
-            timeline("child_short", &[(name, value), ("CODEC", codec)]);
+            for batch in BATCHES {
+                timeline("child_short", &[(name, value), ("CODEC", codec), batch]);
+            }
         }
     }
+}
+
+#[test]
+fn batches_that_are_refused_are_calls() {
+    for rule in ["cuFileBatchIOSetUp=5022", "cuFileBatchIOSubmit=5035", "cuFileBatchIOSubmit=5035@2"] {
+        let timeline = timeline("child_twice", &[("FAKELIB_FAIL", rule), ("FAKELIB_BATCH", "4")]);
+        assert!(count(&timeline, "cuFileRead") > 0, "{timeline:?}");
+    }
+}
+
+#[test]
+fn a_batch_whose_end_is_not_known_is_called_off_and_the_next_read_has_none() {
+    let timeline = timeline("child_lost", &[("FAKELIB_FAIL", "cuFileBatchIOGetStatus=5041@2")]);
+    assert!(count(&timeline, "cancel") >= 1, "{timeline:?}");
+}
+
+#[test]
+#[ignore = "in a process with the fake libraries"]
+fn child_lost() {
+    let image = sample(Compression::Deflate).open();
+    let cuda = Cuda::new(0).unwrap();
+    let cuda = cuda.with(Settings { group: 4000, ..Settings::default() });
+    let error = read(&image, &cuda, &FORBID).unwrap_err().to_string();
+    assert!(error.contains("cuFileBatchIOGetStatus failed with 5041"), "{error}");
+    assert!(read(&image, &cuda, &FORBID).unwrap().0 == host(&image));
 }
 
 #[test]

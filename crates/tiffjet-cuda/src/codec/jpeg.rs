@@ -54,7 +54,9 @@ impl LibraryRoute for Jpeg {
 
     fn submit(&self, submission: &Submission<'_>) -> Result<(), Failure> {
         let Ok(states) = submission.gpu.jpeg() else { return Ok(()) };
-        let Some(mut state) = data_refused(states.take())? else { return Ok(()) };
+        let Some(mut state) = data_refused(states.take(submission.tiles.iter().map(room).sum()))? else {
+            return Ok(());
+        };
         let outcome = decode(submission, &mut state);
         if outcome.is_err() {
             // Nothing of it may write when its memory is given to somebody else.

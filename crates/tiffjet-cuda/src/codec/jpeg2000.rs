@@ -42,7 +42,7 @@ impl LibraryRoute for Jpeg2000 {
     fn submit(&self, submission: &Submission<'_>) -> Result<(), Failure> {
         let Ok(states) = submission.gpu.jpeg2000() else { return Ok(()) };
         submission.tiles.iter().enumerate().try_for_each(|(i, tile)| {
-            let Some(mut state) = data_refused(states.take())? else { return Ok(()) };
+            let Some(mut state) = data_refused(states.take(tile.length))? else { return Ok(()) };
             let outcome = decode(submission, i, tile, &mut state);
             if outcome.is_err() {
                 // Nothing of it may write when its memory is given to somebody else.
@@ -153,12 +153,12 @@ struct Component {
 
 const SOC: u16 = 0xff4f;
 const SIZ: u16 = 0xff51;
+const COD: u16 = 0xff52;
 const SOT: u16 = 0xff90;
 const EOC: u16 = 0xffd9;
 /// Markers of the main header that any decoder of the first part knows: CAP, COD, COC, TLM, PLM, QCD, QCC, RGN, POC, PPM,
 /// CRG, COM.
-const PLAIN: [u16; 12] =
-    [0xff50, 0xff52, 0xff53, 0xff55, 0xff57, 0xff5c, 0xff5d, 0xff5e, 0xff5f, 0xff60, 0xff63, 0xff64];
+const PLAIN: [u16; 12] = [0xff50, COD, 0xff53, 0xff55, 0xff57, 0xff5c, 0xff5d, 0xff5e, 0xff5f, 0xff60, 0xff63, 0xff64];
 
 impl Head {
     /// Reads it; `None` for what the host shall decide.
@@ -288,7 +288,11 @@ fn chain(stream: &[u8], mut at: usize, parts: u64) -> Option<usize> {
         if !PLAIN.contains(&marker) {
             return None;
         }
-        at = at.checked_add(2 + number(stream, at + 2, 2)?.max(2) as usize)?;
+        let next = at.checked_add(2 + number(stream, at + 2, 2)?.max(2) as usize)?;
+        if marker == COD && !is_coding_style(stream.get(at + 4..next)?) {
+            return None;
+        }
+        at = next;
     }
     let mut seen = 0;
     loop {
@@ -307,6 +311,23 @@ fn chain(stream: &[u8], mut at: usize, parts: u64) -> Option<usize> {
             _ => return None,
         }
     }
+}
+
+/// Whether the body of a COD segment is one that the standard knows. The library takes others for what they might have been.
+fn is_coding_style(body: &[u8]) -> bool {
+    const PRECINCTS: u8 = 1;
+    let [style @ 0..=7, order, l0, l1, mixed, levels, across, down, _, transform, precincts @ ..] = body else {
+        return false;
+    };
+    let sized = if style & PRECINCTS == 0 { 0 } else { usize::from(*levels) + 1 };
+    let blocks = *across <= 8 && *down <= 8 && across + down <= 8;
+    *order <= 4
+        && [*l0, *l1] != [0, 0]
+        && *mixed <= 1
+        && *levels <= 32
+        && blocks
+        && *transform <= 1
+        && precincts.len() == sized
 }
 
 /// A big-endian number of some bytes.
@@ -362,6 +383,21 @@ mod tests {
         assert_eq!((head.start, head.length), (plain.concat().len() - data.len(), data.len()));
         let palette = [boxed(b"jp2h", &boxed(b"pclr", &[0; 4])), boxed(b"jp2c", &data)];
         assert_eq!(Head::new(&palette.concat()), None);
+    }
+
+    #[test]
+    fn coding_styles_that_the_standard_does_not_know_are_the_hosts_matter() {
+        let data = encoded(DType::UInt8, 3);
+        let at = data.windows(2).position(|pair| pair == COD.to_be_bytes()).unwrap() + 4;
+        assert_eq!(data[at] & !7, 0);
+        for (place, value) in [(0, 0x20), (1, 5), (4, 2), (5, 33), (6, 9), (7, 9), (9, 2)] {
+            let mut other = data.clone();
+            other[at + place] = value;
+            assert_eq!(Head::new(&other), None, "{place}");
+        }
+        // With as many sizes of precincts as there are levels, and with one too few.
+        let (short, long) = ([7, 0, 0, 1, 0, 2, 4, 4, 0, 0, 1, 2], [7, 0, 0, 1, 0, 2, 4, 4, 0, 0, 1, 2, 3]);
+        assert!(!is_coding_style(&short) && is_coding_style(&long));
     }
 
     #[test]

@@ -48,7 +48,9 @@ impl Pass<'_> {
         let at = (self.statuses, arena.transfer());
         let fetch = Fetch::new((reading.gpu, reading.jobs), &groups, at, keep_going, self.dry);
         let memory = (arena.address(), share);
-        let conductor = Conductor { pass: self, streams, lanes, formats, groups: &groups, fetch: &fetch, memory };
+        let transfer = arena.transfer().filter(|transfer| transfer.has_batches() && !self.dry);
+        let conductor =
+            Conductor { pass: self, streams, lanes, formats, groups: &groups, fetch: &fetch, transfer, memory };
         let outcome = conductor.run();
         let mut result = fetch.outcome();
         let mut outcome = outcome.and(result.refused.clone().map_or(Ok(()), Err));
@@ -58,7 +60,9 @@ impl Pass<'_> {
         }
         match arena {
             Arena::Pool(base) => outcome = outcome.and(streams.lanes[0].give_back(base)),
-            Arena::Storage(transfer) if outcome.is_err() => reading.gpu.give_buffer(transfer.settle().1),
+            Arena::Storage(transfer) if outcome.is_err() => {
+                transfer.settle().1.into_iter().for_each(|buffer| reading.gpu.give_buffer(buffer));
+            }
             Arena::Storage(transfer) => result.transfer = Some(*transfer),
         }
         reading.refused_with(asked, outcome)?;
@@ -80,7 +84,8 @@ impl Pass<'_> {
             groups.iter().enumerate().flat_map(|(g, group)| group.spans.iter().map(move |s| place((g, group), s)));
         let requests = requests.collect();
         let buffer = gpu.take_buffer(direct.library, bytes)?;
-        Ok(Arena::Storage(Box::new(Transfer::new(direct.library, direct.files(), buffer, requests))))
+        let transfer = Transfer::new(direct.library, direct.files(), buffer, requests, direct.batches);
+        Ok(Arena::Storage(Box::new(transfer)))
     }
 }
 
@@ -114,6 +119,8 @@ struct Conductor<'a> {
     formats: &'a [Format],
     groups: &'a [Group],
     fetch: &'a Fetch<'a>,
+    /// What storage writes in batches.
+    transfer: Option<&'a Transfer>,
     /// Where the memory of all lanes begins, and the share of each.
     memory: (u64, u64),
 }
@@ -127,7 +134,7 @@ impl Conductor<'_> {
             threads => threads,
         };
         let workers = fetchers.current_num_threads().min(allowed).min(self.fetch.tasks());
-        let outcome = if workers <= 1 {
+        let outcome = if workers <= 1 && self.transfer.is_none() {
             self.alone()
         } else {
             fetchers.in_place_scope(|scope| {
@@ -185,17 +192,18 @@ impl Conductor<'_> {
     }
 
     fn conduct(&self) -> Result<(), Failure> {
-        let (mut opened, mut launched) = (0, 0);
+        let (mut opened, mut launched, mut submitted) = (0, 0, 0);
         let mut outcome = Ok(());
         while launched < self.groups.len() && outcome.is_ok() {
             while opened < self.groups.len().min(launched + self.lanes) && outcome.is_ok() {
                 outcome = self.open(opened);
                 opened += usize::from(outcome.is_ok());
             }
+            outcome = outcome.and_then(|()| self.submit(&mut submitted, opened, launched));
             if outcome.is_err() || !self.fetch.wait(launched) {
                 break;
             }
-            outcome = self.launch(launched);
+            outcome = self.landed(launched).and_then(|()| self.launch(launched));
             launched += 1;
         }
         // After a stop loads may still be put into the streams: memory is given back behind them.
@@ -219,6 +227,32 @@ impl Conductor<'_> {
         let tables = self.groups[group].tables(base, self.pass.outputs, self.formats);
         self.fetch.open(group, Opened { base, tables });
         Ok(())
+    }
+
+    /// Has storage write all open groups whose memory is free: those of the first round from the beginning, later ones when
+    /// the group before them in their lane is done. The one that is due is waited for.
+    fn submit(&self, submitted: &mut usize, opened: usize, due: usize) -> Result<(), Failure> {
+        let Some(transfer) = self.transfer else { return Ok(()) };
+        while *submitted < opened {
+            let begin = self.place(*submitted).begin;
+            if *submitted >= self.lanes && !self.groups[*submitted].spans.is_empty() {
+                if *submitted > due && !begin.is_done()? {
+                    break;
+                }
+                begin.wait()?;
+            }
+            transfer.submit(self.fetch.spans_before(*submitted + 1));
+            *submitted += 1;
+        }
+        Ok(())
+    }
+
+    /// Waits for what storage writes of a group.
+    fn landed(&self, group: usize) -> Result<(), Failure> {
+        match self.transfer {
+            Some(transfer) if !self.groups[group].spans.is_empty() => transfer.wait(self.fetch.spans_before(group + 1)),
+            _ => Ok(()),
+        }
     }
 
     /// All loads of a group are in its lane: decodes and places its tiles.

@@ -316,7 +316,7 @@ where
 {
     /// One state, and another where that waits for nothing.
     fn take(states: &'a States<M>) -> Result<Self, Refusal> {
-        let mut held = VecDeque::from([(states.take()?, None)]);
+        let mut held = VecDeque::from([(states.take(0)?, None)]);
         // One alone will do.
         if let Ok(Some(second)) = states.take_free() {
             held.push_back((second, None));

@@ -197,6 +197,11 @@ impl State {
         self.turn.is_settled()
     }
 
+    /// Bytes that it has room for.
+    pub fn room(&self) -> usize {
+        self.turn.room()
+    }
+
     /// The bytes of an image of the batch.
     pub fn bytes(&self, picture: &Picture) -> &[u8] {
         self.turn.bytes(picture.bytes.clone())
@@ -377,6 +382,11 @@ impl EncodeState {
     /// Whether its last work is done.
     pub fn is_settled(&self) -> bool {
         self.turn.is_settled()
+    }
+
+    /// Bytes that it has room for.
+    pub fn room(&self) -> usize {
+        self.turn.room()
     }
 
     /// Puts the encode of pixels, red, green and blue or grey, into the stream.

@@ -252,6 +252,11 @@ impl State {
         self.turn.is_settled()
     }
 
+    /// Bytes that it has room for.
+    pub fn room(&self) -> usize {
+        self.turn.room()
+    }
+
     /// Device memory of `length` bytes at least, for work in its stream.
     pub fn spare(&mut self, pool: &Pool, length: usize) -> Result<u64, Failure> {
         if self.spare.1 < length {
@@ -416,6 +421,11 @@ impl EncodeState {
     /// Whether its last work is done.
     pub fn is_settled(&self) -> bool {
         self.turn.is_settled()
+    }
+
+    /// Bytes that it has room for.
+    pub fn room(&self) -> usize {
+        self.turn.room()
     }
 
     /// Makes new parameters: those that know of a step refuse to do without.

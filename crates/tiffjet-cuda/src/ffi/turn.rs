@@ -44,6 +44,11 @@ impl Turn {
         !self.busy || self.done.is_done().unwrap_or(true)
     }
 
+    /// Bytes that it has room for.
+    pub fn room(&self) -> usize {
+        self.input.as_ref().map_or(0, |input| input.bytes().len())
+    }
+
     /// Room for the bytes that the next work reads or writes; waits for the last one, which may still use them.
     pub fn input(&mut self, length: usize) -> Result<&mut [u8], Failure> {
         if self.busy {

@@ -5,6 +5,7 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::io::IoSliceMut;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -21,6 +22,8 @@ use crate::tensor::{HostBuffer, Report, Storage};
 
 /// Compressed bytes that are under way or wait to be decoded, at most; a single request may have more.
 const HELD: u64 = 128 << 20;
+/// Bytes of a request that nobody wants, where the others go right to their places.
+const BIN: usize = 1 << 20;
 /// Absent tiles that are filled at once.
 const SPARSE: usize = 64;
 
@@ -226,7 +229,7 @@ impl<'a> Far<'a> {
         let request = &self.requests[number];
         let reader = &self.readers[request.job];
         let bring = || match reader.is_copy() {
-            true => self.copy(number),
+            true => self.scatter(number).unwrap_or_else(|| self.copy(number)),
             false => self.hand_over(number, cores),
         };
         let (landed, outcome) = match self.stop.load(Ordering::Relaxed) {
@@ -265,6 +268,35 @@ impl<'a> Far<'a> {
             });
         });
         (landed, outcome)
+    }
+
+    /// Fetches the rows of all tiles of a request right into their places; `None` where something must be done with some.
+    fn scatter(&self, number: usize) -> Option<(usize, Result<()>)> {
+        let request = &self.requests[number];
+        let reader = &self.readers[request.job];
+        let tiles = || request.runs.iter().flat_map(|run| &run.tiles).map(|&tile| &reader.plan.tiles[tile]);
+        if request.bytes() > reader.source.distance().request {
+            return None;
+        }
+        // What lies between tiles, and rows of them that nobody wants.
+        let placed: u64 = tiles().map(|tile| reader.placed_bytes(tile)).sum::<Option<u64>>()?;
+        let mut bin = vec![0; usize::try_from(request.bytes().checked_sub(placed)?).ok().filter(|&n| n <= BIN)?];
+        let (mut pieces, mut rest) = (Vec::new(), &mut bin[..]);
+        let mut at = request.range.start;
+        for tile in tiles() {
+            let (gap, left) = rest.split_at_mut_checked(usize::try_from(tile.range.start.checked_sub(at)?).ok()?)?;
+            rest = left;
+            pieces.push(IoSliceMut::new(gap));
+            at = tile.range.start + reader.places(tile, |place| pieces.push(IoSliceMut::new(place)))?;
+        }
+        pieces.push(IoSliceMut::new(rest));
+        if let Err(error) = reader.source.scatter(request.range.clone(), &mut pieces) {
+            return Some((0, Err(error)));
+        }
+        tiles().for_each(|tile| reader.swap_placed(tile));
+        self.lock().report.tiles += tiles().count();
+        self.done(number, request.runs.len());
+        Some((request.runs.len(), Ok(())))
     }
 
     /// Fetches the runs of a request one after the other into the same memory, and puts each in its place while it is in

@@ -380,8 +380,8 @@ impl Reader<'_> {
     fn row(&self, band: usize, tile: &TileRead, y: u32) -> &mut [u8] {
         let (top, left) = tile.at;
         // SAFETY: the tiles of a plan have disjoint parts and a row of a tile is handled by one thread, which asks for no
-        // row of a band again while it holds it: unpacking and copying hold one row of each band, `scatter` up to
-        // `SCATTER` different ones.
+        // row of a band again while it holds it: unpacking and copying hold one row of each band, `scatter` and `places`
+        // several, all of them different.
         unsafe { self.canvas.span(band, (top + y) as usize, left as usize, tile.part.width as usize) }
     }
 
@@ -416,6 +416,33 @@ impl Reader<'_> {
         }
         self.scatter(file, band, tile)?;
         Ok(true)
+    }
+
+    /// Bytes of an uncompressed tile that are pixels in their order from its first byte on, so that they can be read right
+    /// into their places; `None` where something must be done with them before.
+    pub(super) fn placed_bytes(&self, tile: &TileRead) -> Option<u64> {
+        let layout = &self.plan.layout;
+        self.unpack.only_band(tile).filter(|_| self.is_copy() && !layout.reversed)?;
+        let whole = tile.part.width == layout.format.width && tile.part.y == tile.first_row;
+        let enough = tile.range.end - tile.range.start >= layout.decoded_bytes(tile.rows);
+        (whole && enough).then(|| layout.decoded_bytes(1) * u64::from(tile.part.height))
+    }
+
+    /// Hands over those places in order, and tells how many bytes they have.
+    pub(super) fn places<'r>(&'r self, tile: &TileRead, mut take: impl FnMut(&'r mut [u8])) -> Option<u64> {
+        let (bytes, band) = (self.placed_bytes(tile)?, self.unpack.only_band(tile)?);
+        match self.block(band, tile) {
+            Some(block) => take(block),
+            None => (0..tile.part.height).for_each(|y| take(self.row(band, tile, y))),
+        }
+        Some(bytes)
+    }
+
+    /// Turns round the bytes of samples in their places.
+    pub(super) fn swap_placed(&self, tile: &TileRead) {
+        if self.unpack.swaps() {
+            self.places(tile, |place| self.unpack.swap(place));
+        }
     }
 
     /// Reads the rows of a tile into the rows of the canvas; what hangs over the window goes to a bin.

@@ -122,6 +122,11 @@ impl Unpack {
         self.depth == Depth::Whole
     }
 
+    /// Whether the byte order must be turned round.
+    pub(super) fn swaps(&self) -> bool {
+        self.swap > 0
+    }
+
     /// Turns the byte order round.
     pub(super) fn swap(&self, row: &mut [u8]) {
         match self.swap {

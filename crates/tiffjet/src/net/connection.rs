@@ -1,7 +1,7 @@
 //! Connections: found by name, made with time-outs, secured, kept for the next request.
 
 use std::collections::HashMap;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, IoSliceMut, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -217,6 +217,21 @@ impl Connection {
         }
         watch.check()?;
         self.receive(out, watch)
+    }
+
+    /// The same into pieces of memory, one behind the other.
+    pub(super) fn read_pieces(&mut self, out: &mut [IoSliceMut<'_>], watch: &Watch) -> io::Result<usize> {
+        let first = out.iter_mut().find(|piece| !piece.is_empty());
+        match (&mut self.stream, first) {
+            (_, None) => Ok(0),
+            // What came with the head, and what is deciphered: it is in memory already.
+            (_, Some(first)) if self.start < self.buffer.len() => self.read(first, watch),
+            (Stream::Tls(_), Some(first)) => self.read(first, watch),
+            (Stream::Plain(tcp), Some(_)) => {
+                watch.check()?;
+                patiently(watch, || tcp.read_vectored(out))
+            }
+        }
     }
 
     fn receive(&mut self, out: &mut [u8], watch: &Watch) -> io::Result<usize> {

@@ -1,6 +1,6 @@
 //! HTTP/1.1: one request, one response, its body straight into the caller's memory.
 
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, IoSliceMut};
 use std::time::Duration;
 
 use super::connection::{Connection, Host};
@@ -199,6 +199,11 @@ impl Body {
 
     /// Some bytes; 0 at the end of the body. Less than was promised is an error.
     pub(crate) fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        self.read_pieces(&mut [IoSliceMut::new(out)])
+    }
+
+    /// The same into pieces of memory, one behind the other.
+    pub(crate) fn read_pieces(&mut self, out: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         let outcome = self.read_some(out);
         if outcome.is_err() {
             self.connection = None;
@@ -206,8 +211,9 @@ impl Body {
         outcome
     }
 
-    fn read_some(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        if out.is_empty() || self.framing == Framing::Done {
+    fn read_some(&mut self, out: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        let length = out.iter().map(|piece| piece.len()).sum::<usize>();
+        if length == 0 || self.framing == Framing::Done {
             return Ok(0);
         }
         if let Framing::Chunk { left: 0, first } = self.framing {
@@ -217,12 +223,17 @@ impl Body {
         let Some(connection) = &mut self.connection else { return Ok(0) };
         let most = match self.framing {
             Framing::Done => return Ok(0),
-            Framing::Length(left) | Framing::Chunk { left, .. } => {
-                out.len().min(usize::try_from(left).unwrap_or(usize::MAX))
-            }
-            Framing::Close => out.len(),
+            Framing::Length(left) | Framing::Chunk { left, .. } => usize::try_from(left).unwrap_or(usize::MAX),
+            Framing::Close => usize::MAX,
         };
-        let n = connection.read(&mut out[..most], &watch)?;
+        let n = match out.iter_mut().find(|piece| !piece.is_empty()) {
+            // What follows is of something else.
+            Some(first) if length > most => {
+                let room = first.len().min(most);
+                connection.read(&mut first[..room], &watch)?
+            }
+            _ => connection.read_pieces(out, &watch)?,
+        };
         match &mut self.framing {
             Framing::Length(left) | Framing::Chunk { left, .. } if n > 0 => *left -= n as u64,
             Framing::Close if n > 0 => {}

@@ -9,6 +9,7 @@ mod remote;
 mod settings;
 
 use std::fs::File;
+use std::io::IoSliceMut;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -93,6 +94,21 @@ pub trait Source: Send + Sync {
     /// The plain file behind it, which may be read by other means.
     fn file(&self) -> Option<&File> {
         None
+    }
+
+    /// Reads one range into pieces of memory, one behind the other, which have its length together.
+    fn scatter(&self, range: Range<u64>, out: &mut [IoSliceMut<'_>]) -> Result<()> {
+        let length = out.iter().map(|piece| piece.len()).sum();
+        let memory = HostBuffer::take(length);
+        let mut bytes = memory.ok_or_else(|| Error::io(self.name(), std::io::ErrorKind::OutOfMemory.into()))?;
+        self.read_range(range, bytes.bytes_mut())?;
+        let mut rest = &*bytes.bytes_mut();
+        for piece in out {
+            let (bytes, behind) = rest.split_at(piece.len());
+            piece.copy_from_slice(bytes);
+            rest = behind;
+        }
+        Ok(())
     }
 
     /// How far away it is.

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
+use std::io::IoSliceMut;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -70,7 +71,28 @@ impl RemoteSource {
         }
     }
 
-    /// One request with its retries: what did arrive of a try that failed is not asked for again.
+    /// One request with its retries. `take` takes what an answer brings and says in its first argument how far it has come:
+    /// what did arrive of a try that failed is not asked for again.
+    fn ask(
+        &self,
+        mut range: Range<u64>,
+        stop: &Arc<AtomicBool>,
+        mut take: impl FnMut(&mut u64, Answer) -> std::io::Result<()>,
+    ) -> Result<()> {
+        let bytes = range.end - range.start;
+        let watch = || Watch::new(&self.name, stop, self.remote.timeout, bytes);
+        let outcome = persist(&self.remote, &watch(), || {
+            let _permit = Permit::take();
+            let condition = self.version.etag.as_deref().map_or(Condition::Any, Condition::Same);
+            let answer = self.origin.get(range.clone(), condition, &watch())?;
+            self.check(&answer)?;
+            check_part(&self.name, &answer, &range)?;
+            take(&mut range.start, answer).map_err(|e| Failure::of(&self.name, e))
+        });
+        outcome.map_err(|failure| failure.error(&self.name))
+    }
+
+    /// One request for the ranges of a delivery.
     fn fetch<M: AsMut<[u8]>>(
         &self,
         transfer: &mut Delivery<M>,
@@ -78,19 +100,11 @@ impl RemoteSource {
         memory: &mut dyn FnMut(usize) -> Option<M>,
         landed: &mut dyn FnMut(usize, M),
     ) -> Result<()> {
-        let bytes = transfer.range.end - transfer.range.start;
-        let watch = || Watch::new(&self.name, stop, self.remote.timeout, bytes);
-        let outcome = persist(&self.remote, &watch(), || {
-            let _permit = Permit::take();
-            let watch = watch();
-            let range = transfer.at..transfer.range.end;
-            let condition = self.version.etag.as_deref().map_or(Condition::Any, Condition::Same);
-            let answer = self.origin.get(range.clone(), condition, &watch)?;
-            self.check(&answer)?;
-            check_part(&self.name, &answer, &range)?;
-            transfer.take(answer, memory, landed).map_err(|e| Failure::of(&self.name, e))
-        });
-        outcome.map_err(|failure| failure.error(&self.name))
+        self.ask(transfer.at..transfer.range.end, stop, |at, answer| {
+            let taken = transfer.take(answer, memory, landed);
+            *at = transfer.at;
+            taken
+        })
     }
 
     /// Whether an answer comes from the file that was opened.
@@ -223,6 +237,27 @@ impl Source for RemoteSource {
             .try_for_each(|gathered| self.fetch(&mut Delivery::of(gathered, ranges), &stop, memory, landed))
     }
 
+    fn scatter(&self, range: Range<u64>, out: &mut [IoSliceMut<'_>]) -> Result<()> {
+        self.is_inside(&range)?;
+        if range.end - range.start != out.iter().map(|piece| piece.len() as u64).sum::<u64>() {
+            return Err(Error::io(&self.name, std::io::ErrorKind::UnexpectedEof.into()));
+        }
+        let (end, mut left) = (range.end, out);
+        self.ask(range, &Arc::default(), |at, mut answer| {
+            while *at < end {
+                let pieces = left.len().min(PIECES);
+                match answer.body.read_pieces(&mut left[..pieces])? {
+                    0 => return Err(ended_early()),
+                    read => {
+                        *at += read as u64;
+                        IoSliceMut::advance_slices(&mut left, read);
+                    }
+                }
+            }
+            no_more(&mut answer)
+        })
+    }
+
     fn distance(&self) -> Distance {
         Distance::FAR
     }
@@ -307,6 +342,9 @@ impl<M: AsMut<[u8]>> Slot<M> {
     }
 }
 
+/// Pieces of memory that one call of the system fills, at most.
+const PIECES: usize = 512;
+
 /// One request, with the memory for what it brings.
 struct Delivery<M> {
     range: Range<u64>,
@@ -343,7 +381,7 @@ impl<M: AsMut<[u8]>> Delivery<M> {
             };
             let n = answer.body.read(room)?;
             if n == 0 {
-                return Err(std::io::Error::new(std::io::ErrorKind::UnexpectedEof, "the response ends too early"));
+                return Err(ended_early());
             }
             self.at += n as u64;
             if self.at == slot.range.end
@@ -353,11 +391,19 @@ impl<M: AsMut<[u8]>> Delivery<M> {
                 landed(part, out);
             }
         }
-        // One that has more than it should is not to be trusted with the rest.
-        match answer.body.read(&mut bin[..1])? {
-            0 => Ok(()),
-            _ => Err(std::io::Error::new(std::io::ErrorKind::InvalidData, "the server sends more than was asked for")),
-        }
+        no_more(&mut answer)
+    }
+}
+
+fn ended_early() -> std::io::Error {
+    std::io::Error::new(std::io::ErrorKind::UnexpectedEof, "the response ends too early")
+}
+
+/// The end of an answer: one that has more than it should is not to be trusted with the rest.
+fn no_more(answer: &mut Answer) -> std::io::Result<()> {
+    match answer.body.read(&mut [0])? {
+        0 => Ok(()),
+        _ => Err(std::io::Error::new(std::io::ErrorKind::InvalidData, "the server sends more than was asked for")),
     }
 }
 
