@@ -98,7 +98,8 @@ clippy: ## lints, none allowed to warn
 rules: ## the rules of ARCHITECTURE.md that no compiler checks
 	$(PYTHON) -B scripts/check_rules.py
 
-# cargo-deny takes minutes to compile: it is used where it is there, and `make deny-tool` puts it into build/tools.
+# cargo-deny takes minutes to compile: it is used where it is there, and `make deny-tool` puts it into build/tools. It is
+# not optimised: it runs for a second.
 DENY := $(firstword $(wildcard $(BUILD)/tools/bin/cargo-deny) $(shell command -v cargo-deny))
 
 deny: ## licences, sources and known holes of dependencies, where cargo-deny is there
@@ -110,7 +111,7 @@ endif
 
 .PHONY: deny-tool
 deny-tool: ## cargo-deny from crates.io into build/tools
-	$(CARGO) install --locked --root $(BUILD)/tools cargo-deny
+	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install --locked --debug --root $(BUILD)/tools cargo-deny
 
 # The command line has the name of the library; its pages would take the library's place.
 doc: ## does the documentation build without a warning

@@ -1,10 +1,11 @@
 //! One open image, many threads: every one gets the same pixels.
 
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier, Mutex};
 
-use tiffjet::sink::FileSink;
-use tiffjet::{DType, Image, OpenOptions, RowsView, Window, WriteOptions, Writer};
+use tiffjet::sink::{FileSink, MemorySink};
+use tiffjet::source::MemorySource;
+use tiffjet::{Cpu, DType, Image, OpenOptions, RowsView, Tensor, Window, WriteOptions, Writer};
 use tiffjet_testkit::{Compression, Pixels, Tiff};
 
 const THREADS: u32 = 16;
@@ -124,4 +125,64 @@ fn readers_see_the_old_file_or_the_new_one() {
     assert!(reads.into_inner() > 4);
     let last = tiffjet::open(&path).unwrap().read(&Window::default()).unwrap();
     assert!(last.bytes().unwrap().iter().all(|&b| b == REWRITES));
+}
+
+/// One backend, a cache that is too small, results that other threads let go of, and writers among the readers: what
+/// threads share is the pool, the cache of tiles, pages of tile arrays and memory that is kept for later results.
+#[test]
+fn readers_and_writers_share_one_backend() {
+    const ROUNDS: u32 = 30;
+    let cpu = Cpu::new(3).unwrap().with_cache(200_000);
+    let folder = tempfile::tempdir().unwrap();
+    let codecs = [Compression::None, Compression::Lzw, Compression::Deflate, Compression::Zstd];
+    let images: Vec<(Image, Pixels)> = (codecs.into_iter().enumerate())
+        .map(|(number, compression)| {
+            let tiff = Tiff::new(700, 500).bits(16).samples(2).tile(64, 32).compression(compression);
+            let pixels = tiff.noise(number as u64);
+            let path = folder.path().join(format!("{number}.tif"));
+            std::fs::write(&path, tiff.build(&pixels)).unwrap();
+            (Image::open(&path, &OpenOptions::default()).unwrap(), pixels)
+        })
+        .collect();
+    // What one thread has read another compares once more, later, and lets go of.
+    let kept: Mutex<Vec<(Tensor, Vec<u8>)>> = Mutex::new(Vec::new());
+    let start = Barrier::new(THREADS as usize);
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (cpu, images, kept, start) = (&cpu, &images, &kept, &start);
+            scope.spawn(move || {
+                start.wait();
+                for round in 0..ROUNDS {
+                    let (image, pixels) = &images[(thread + round) as usize % images.len()];
+                    let (rows, cols) = if round % 10 == 3 { (0..500, 0..700) } else { window(thread, round % 5) };
+                    let part = expected(pixels, rows.clone(), cols.clone());
+                    let asked = Window { rows: Some(rows), cols: Some(cols), ..Window::default() };
+                    let tensor = image.read_on(cpu, &asked).unwrap();
+                    assert!(tensor.bytes() == Some(&part[..]), "thread {thread}, round {round}: {asked:?}");
+                    if round % 7 == thread % 7 {
+                        assert!(written(cpu, &part, tensor.shape) == part, "thread {thread}, round {round}: written");
+                    }
+                    let mut kept = kept.lock().unwrap();
+                    let old = (kept.len() > 20).then(|| kept.swap_remove((thread * 7 + round) as usize % 20));
+                    kept.push((tensor, part));
+                    drop(kept);
+                    let unchanged = old.is_none_or(|(tensor, part)| tensor.bytes() == Some(&part[..]));
+                    assert!(unchanged, "thread {thread}, round {round}: a result changed after it was given away");
+                }
+            });
+        }
+    });
+}
+
+/// Pixels after they were written and read.
+fn written(cpu: &Cpu, pixels: &[u8], shape: [usize; 3]) -> Vec<u8> {
+    let mut options = WriteOptions::new(shape, DType::UInt16);
+    options.blocks = tiffjet::Blocks::Tiles { width: 48, height: 32 };
+    let sink = MemorySink::new();
+    let mut writer = Writer::create_on(Arc::new(cpu.clone()), Box::new(sink.clone()), &options).unwrap();
+    writer.push(&RowsView::new(pixels, shape, DType::UInt16).unwrap()).unwrap();
+    writer.finish().unwrap();
+    let source = Arc::new(MemorySource::new(sink.take().unwrap()));
+    let image = Image::from_source(source, &OpenOptions::default()).unwrap();
+    image.read_on(cpu, &Window::default()).unwrap().bytes().unwrap().to_vec()
 }

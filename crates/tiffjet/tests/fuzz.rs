@@ -58,12 +58,25 @@ const ZSTD_WINDOW_LARGER_THAN_ALLOWED: &[u8] = &[
     0x9c, 0xba, 0x26, 0x52, 0xa6, 0x2b, 0x70, 0x5f, 0x7c, 0xae, 0x5a, 0x0c, 0x02, 0x00,
 ];
 
+/// A frame that says it holds 256 bytes and holds one more: block by block it was decoded, in one go it was refused.
+fn zstd_with_more_than_it_says() -> Vec<u8> {
+    let tile = [0x00, 0x0f, 0x00, 0x0f, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00];
+    let header = [0x28, 0xb5, 0x2f, 0xfd, 0x60, 0x00, 0x00];
+    let (whole, last) = ([&[0x00, 0x08, 0x00][..], &[0x5c; 256]].concat(), [0x09, 0x00, 0x00, 0x07]);
+    [&tile[..], &header, &whole, &last].concat()
+}
+
 /// What fuzzing has found: the target, a name, the input.
-const FOUND: &[(&str, &str, &[u8])] = &[("codec_zstd", "window larger than allowed", ZSTD_WINDOW_LARGER_THAN_ALLOWED)];
+fn found() -> Vec<(&'static str, &'static str, Vec<u8>)> {
+    vec![
+        ("codec_zstd", "window larger than allowed", ZSTD_WINDOW_LARGER_THAN_ALLOWED.to_vec()),
+        ("codec_zstd", "more than it says", zstd_with_more_than_it_says()),
+    ]
+}
 
 #[test]
 fn what_was_found_is_found_no_more() {
-    for (target, name, bytes) in FOUND {
-        feed(&find(target).unwrap(), bytes, name);
+    for (target, name, bytes) in found() {
+        feed(&find(target).unwrap(), &bytes, name);
     }
 }

@@ -49,8 +49,12 @@ impl Codec for Zstd {
         match DECOMPRESSOR.with_borrow_mut(|d| d.decompress(out, tile.bytes)) {
             Ok(got) if got == out.len() => Ok(()),
             Ok(got) => Err(short(got, out.len())),
-            // In one go it wants the whole of the data right, and room for all of it.
-            Err(_) => stream(tile.bytes, out),
+            // In one go it wants the whole of the data right, and room for all of it. What decodes block by block until the
+            // tile is full must decode here too.
+            Err(_) => match STEPPER.with_borrow_mut(|d| step(d, tile.bytes, out, &mut |_| ControlFlow::Continue(()))) {
+                Ok(()) => Ok(()),
+                Err(_) => stream(tile.bytes, out),
+            },
         }
     }
 

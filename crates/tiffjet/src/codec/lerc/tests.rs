@@ -688,3 +688,46 @@ fn samples_of_big_endian_files_are_turned_round() {
     format.order = ByteOrder::Big;
     assert_eq!(decode(&format, GDAL_BIG_ENDIAN).unwrap(), pixels);
 }
+
+/// Blobs of Esri's library with a mask, one with Huffman codes of differences, one with those of values: 24 x 20 bytes.
+#[rustfmt::skip]
+const MASKED_DIFFERENCES: &str = "\
+    4c6572633220040000002fc4f4d11400000018000000010000005d010000080000001601000001000000000000000000e03f0000000000 \
+    0000000000000000003e40400000003c007b6f6dedbdb7b6f6dedbdb7b6f6dedbdb7b6f6dedbdb7b6f6dedbdb7b6f6dedbdb7b6f6dedbd \
+    b7b6f6dedbdb7b6f6dedbdb7b6f6dedbdb7b6f6dedbd0080001e00010400000000010000e200000010010000832e040003800100000000 \
+    000008000200038002206401104c607755dbb6aa8abd68dbaaeaded65ab5f1d1dab6ba8db6ba77dce8a3d21e3f172dc9f86951ccb8b9ca \
+    47732ac04c748c679452e506949201818003297360a64c0391598152851002061136c1a6a0a00a85c24c11868216a00585c2008407c300 \
+    000000";
+#[rustfmt::skip]
+const MASKED_VALUES: &str = "\
+    4c657263322004000000cdc0a9c11400000018000000010000005d010000080000003201000001000000000000000000e03f0000000000 \
+    0008400000000000406f40400000003c007b6f6dedbdb7b6f6dedbdb7b6f6dedbdb7b6f6dedbdb7b6f6dedbdb7b6f6dedbdb7b6f6dedbd \
+    b7b6f6dedbdb7b6f6dedbdb7b6f6dedbdb7b6f6dedbd008003fa00020400000000010000c800000004010000843c020000000000000000 \
+    0080878768777678660867677068677708000000108500024030200302090244724651b0283160340b3c1c4fc30000001e5da465dadbb8 \
+    7bb87cd7f14aef40df2e75da2da3e53e6da2dfed03dae8dbc9772a3dba25966997d0fca16deef477df65dd2afa02760deda27dee269dbe \
+    fbf8a55fa4bf0536daad417009add24dfb425bdb88efbe1e749be81b0102f0";
+
+#[test]
+fn huffman_codes_beside_hidden_pixels() {
+    let differences = |x: u64, y: u64| (x * x + 3 * y * y) / 40 % 7 * 5;
+    let values = |x: u64, y: u64| match (x * 2_654_435_761 + y * 40_503 * 24) % 251 {
+        0..150 => 3,
+        150..220 => 200,
+        other => other,
+    };
+    check_masked(MASKED_DIFFERENCES, differences);
+    check_masked(MASKED_VALUES, values);
+}
+
+fn check_masked(blob: &str, value: impl Fn(u64, u64) -> u64) {
+    let digits: Vec<u8> = blob.bytes().filter(|b| *b != b' ').collect();
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    let blob: Vec<u8> = digits.chunks(2).map(byte).collect();
+    let seen = |x: u64, y: u64| (x * 7 + y * 3) % 11 > 2;
+    let pixel = |i: u64| if seen(i % 24, i / 24) { value(i % 24, i / 24) as u8 } else { 0 };
+    let format = format(DType::UInt8, 24, 20, 1, NOTHING);
+    assert_eq!(decode(&format, &blob).unwrap(), (0..480).map(pixel).collect::<Vec<_>>());
+    for end in 0..blob.len() {
+        let _ = decode(&format, &blob[..end]);
+    }
+}
