@@ -97,7 +97,7 @@ API ssize_t cuFileRead(Handle handle, void* buffer, size_t length, int64_t start
 }
 
 API Status cuFileSetParameterSizeT(int parameter, size_t value) {
-    if (parameter == 1 && !getenv("FAKELIB_DEPTH")) depth = value;
+    if (parameter == 1 && value <= 256 && !getenv("FAKELIB_DEPTH")) depth = value;
     return status(0);
 }
 API Status cuFileGetParameterSizeT(int parameter, size_t* value) {

@@ -35,9 +35,9 @@ pub const PAGE: u64 = 4096;
 
 /// Batches that are under way at once.
 const BATCHES: usize = 32;
-/// Reads that are under way at once, where the library can be told so; what it says otherwise, or says nothing. More of them
-/// than it can hold are never done by some versions.
-const DEPTH: usize = 1024;
+/// Reads that are under way at once: the most that the library can be told to hold, and what it holds otherwise. Where one more
+/// is submitted, 1.15 never returns, and 1.19 when there is room.
+const DEPTH: usize = 256;
 const USUAL_DEPTH: usize = 128;
 /// Who waits for a batch looks up so often.
 const TICK: Duration = Duration::from_millis(100);

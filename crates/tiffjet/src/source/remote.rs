@@ -242,8 +242,18 @@ impl Source for RemoteSource {
         if range.end - range.start != out.iter().map(|piece| piece.len() as u64).sum::<u64>() {
             return Err(Error::io(&self.name, std::io::ErrorKind::UnexpectedEof.into()));
         }
-        let (end, mut left) = (range.end, out);
-        self.ask(range, &Arc::default(), |at, mut answer| {
+        // What came with the header is not asked for again.
+        let (mut start, end, mut left) = (range.start, range.end, out);
+        while let Some(piece) = left.first_mut()
+            && (piece.is_empty() || self.held.copy(start, piece))
+        {
+            start += piece.len() as u64;
+            left = &mut std::mem::take(&mut left)[1..];
+        }
+        if start == end {
+            return Ok(());
+        }
+        self.ask(start..end, &Arc::default(), |at, mut answer| {
             while *at < end {
                 let pieces = left.len().min(PIECES);
                 match answer.body.read_pieces(&mut left[..pieces])? {

@@ -124,6 +124,36 @@ fn directories_may_stand_anywhere() {
 }
 
 #[test]
+fn rows_that_are_not_compressed_come_to_their_place_whatever_is_around_them() {
+    let plain = |width, height| Tiff::new(width, height).bits(16);
+    let spaced = |rows: &[u8]| [rows, &[0xee; 70][..]].concat();
+    let files = [
+        plain(256, 192).tile(64, 64),
+        plain(256, 192).tile(64, 64).big_endian(),
+        plain(256, 192).tile(64, 64).big_endian().compress_with(1, spaced),
+        plain(250, 190).tile(64, 64),
+        plain(256, 200).tile(64, 64),
+        plain(300, 500).strips(7).big_endian(),
+        plain(256, 192).tile(64, 64).samples(2).planar(),
+        plain(256, 192).tile(64, 64).samples(2),
+        plain(256, 192).tile(64, 64).reversed_bits(),
+        plain(256, 192).tile(64, 64).sparse([3]).shared(5, 6),
+    ];
+    for (i, tiff) in files.into_iter().enumerate() {
+        let bytes = tiff.build(&tiff.noise(i as u64));
+        let local = Arc::new(tiffjet::source::MemorySource::new(bytes.clone()));
+        let local = Image::from_source(local, &OpenOptions::default()).unwrap();
+        let server = Server::start(move |request| Reply::part(request, &bytes, "\"one\""));
+        let image = open(&server.url("a.tif")).unwrap();
+        for window in [Window::default(), window(30..150, 0..200), window(64..128, 64..128)] {
+            let (near, far) = (local.read(&window).unwrap(), image.read(&window).unwrap());
+            assert!(far.bytes().unwrap() == near.bytes().unwrap(), "file {i}, {window:?}");
+            assert_eq!(far.report.tiles, near.report.tiles, "file {i}, {window:?}");
+        }
+    }
+}
+
+#[test]
 fn a_file_that_was_opened_before_is_asked_for_its_etag_alone() {
     let old = cog(128, 128, |_| ());
     let new = cog(64, 128, |_| ());
