@@ -469,7 +469,9 @@ impl Transfer {
     /// Waits for all submitted reads before `end`.
     pub fn wait(&self, end: usize) -> Result<(), Failure> {
         let mut flight = self.flight();
-        while let Some(mut batch) = flight.batches.pop_front_if(|batch| batch.first < end) {
+        while flight.batches.front().is_some_and(|batch| batch.first < end)
+            && let Some(mut batch) = flight.batches.pop_front()
+        {
             flight.under_way = flight.under_way.saturating_sub(batch.left);
             if let Err(failure) = batch.wait(&self.read) {
                 self.library.without_batches.store(true, Ordering::Relaxed);
