@@ -1,4 +1,4 @@
-//! Horizontal and floating-point predictors, both ways, and the parting of interleaved rows.
+//! Horizontal and floating-point predictors, both ways, and the parting and joining of interleaved rows.
 //!
 //! All of it works on one row at a time. Where the processor has AVX2 the wide paths of `wide` do the bulk and say how
 //! far they came; the plain loops here do the rest, or everything.
@@ -26,6 +26,9 @@ mod wide {
         0
     }
     pub fn part(_row: &[u8], _out: &mut [&mut [u8]], _start: usize, _word: usize, _sums: bool, _past: bool) -> usize {
+        0
+    }
+    pub fn join(_bands: &[&[u8]], _out: &mut [u8], _word: usize) -> usize {
         0
     }
 }
@@ -175,6 +178,62 @@ pub fn split(row: &[u8], out: &mut [&mut [u8]], word: usize, predicted: bool, pa
         }
         undo_horizontal(block, out.len(), word);
         part(block, out, start, word, false);
+    }
+}
+
+/// Writes the samples of all bands to the pixels of `out`: the way back of [`split`] without a predictor.
+///
+/// # Panics
+/// When `word` is not 1, 2, 4, 8 or 16, `bands` is empty, or not every band has the samples of `out`'s pixels.
+pub fn join(bands: &[&[u8]], out: &mut [u8], word: usize) {
+    assert!(matches!(word, 1 | 2 | 4 | 8 | 16), "a word has 1, 2, 4, 8 or 16 bytes");
+    let count = out.len() / (bands.len() * word);
+    assert!(bands.iter().all(|band| band.len() == count * word), "every band has all samples of the pixels");
+    match word {
+        1 => join_words::<1>(bands, out),
+        2 => join_words::<2>(bands, out),
+        4 => join_words::<4>(bands, out),
+        8 => join_words::<8>(bands, out),
+        _ => join_rest::<16>(bands, out, 0),
+    }
+}
+
+/// [`join`] of words of a size that there are shuffles for.
+fn join_words<const W: usize>(bands: &[&[u8]], out: &mut [u8]) {
+    match bands.len() {
+        // By twos, unless they are bytes, compilers do it better.
+        2 if W > 1 => join_few::<W, 2>(bands, out),
+        4 if W > 1 => join_few::<W, 4>(bands, out),
+        _ => {
+            let from = wide::join(bands, out, W);
+            join_rest::<W>(bands, out, from);
+        }
+    }
+}
+
+/// [`join`] of `S` bands.
+fn join_few<const W: usize, const S: usize>(bands: &[&[u8]], out: &mut [u8]) {
+    let (pixels, _) = out.as_chunks_mut::<W>().0.as_chunks_mut::<S>();
+    let bands: [&[[u8; W]]; S] = std::array::from_fn(|s| &bands[s].as_chunks().0[..pixels.len()]);
+    for (x, pixel) in pixels.iter_mut().enumerate() {
+        for (value, band) in pixel.iter_mut().zip(&bands) {
+            *value = band[x];
+        }
+    }
+}
+
+/// [`join`] without the first `from` pixels, few at a time: the part of the row that is written stays in the nearest cache.
+fn join_rest<const W: usize>(bands: &[&[u8]], out: &mut [u8], from: usize) {
+    let samples = bands.len();
+    let step = (BLOCK / (samples * W)).max(1);
+    let (words, _) = out.as_chunks_mut::<W>();
+    for (at, pixels) in (from..).step_by(step).zip(words[from * samples..].chunks_mut(step * samples)) {
+        for (s, band) in bands.iter().enumerate() {
+            let (band, _) = band.as_chunks::<W>();
+            for (pixel, value) in pixels.chunks_exact_mut(samples).zip(&band[at..]) {
+                pixel[s] = *value;
+            }
+        }
     }
 }
 
@@ -484,6 +543,24 @@ mod tests {
                             let due = whole.chunks_exact(word).skip(s).step_by(samples).flatten();
                             assert!(band.iter().eq(due), "{width} of {samples} of {word} bytes, band {s}");
                         }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn joined_pixels_are_those_that_were_split() {
+        for samples in (1..=9).chain([16, 33, 700]) {
+            for word in [1, 2, 4, 8, 16] {
+                for width in widths().filter(|width| width * samples < 50_000) {
+                    let bands: Vec<Vec<u8>> = (0..samples).map(|s| noise(width * word, s as u64)).collect();
+                    let bands: Vec<&[u8]> = bands.iter().map(|band| &band[..]).collect();
+                    let mut out = vec![0; width * samples * word];
+                    join(&bands, &mut out, word);
+                    for (i, value) in out.chunks_exact(word).enumerate() {
+                        let due = &bands[i % samples][i / samples * word..][..word];
+                        assert!(value == due, "{width} of {samples} of {word} bytes, sample {i}");
                     }
                 }
             }

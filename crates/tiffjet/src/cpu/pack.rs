@@ -144,17 +144,17 @@ impl<'a> Pack<'a> {
     fn line(&self, part: &Part<'_>, y: usize, out: &mut [u8]) {
         let (inside, outside) = out.split_at_mut(part.width * self.samples * self.size);
         outside.fill(0);
-        match (self.samples, self.size) {
-            (1, _) => inside.copy_from_slice(part.row(0, y)),
-            (3, 1) => together::<1, 3>(part, y, inside),
-            (4, 1) => together::<1, 4>(part, y, inside),
-            (3, 2) => together::<2, 3>(part, y, inside),
-            (4, 2) => together::<2, 4>(part, y, inside),
-            (_, 1) => scatter::<1>(part, y, self.samples, inside),
-            (_, 2) => scatter::<2>(part, y, self.samples, inside),
-            (_, 4) => scatter::<4>(part, y, self.samples, inside),
-            (_, 8) => scatter::<8>(part, y, self.samples, inside),
-            _ => scatter::<16>(part, y, self.samples, inside),
+        const FEW: usize = 8;
+        match self.samples {
+            1 => inside.copy_from_slice(part.row(0, y)),
+            samples if samples <= FEW => {
+                let bands: [&[u8]; FEW] = std::array::from_fn(|band| part.row(band.min(samples - 1), y));
+                predictor::join(&bands[..samples], inside, self.size);
+            }
+            samples => {
+                let bands: Vec<&[u8]> = (0..samples).map(|band| part.row(band, y)).collect();
+                predictor::join(&bands, inside, self.size);
+            }
         }
     }
 }
@@ -168,33 +168,6 @@ fn copy(part: &Part<'_>, row_bytes: usize, length: usize, out: &mut Vec<u8>) {
         out.resize((y + 1) * row_bytes, 0);
     }
     out.resize(length, 0);
-}
-
-/// Interleaves `S` bands of `N` bytes.
-fn together<const N: usize, const S: usize>(part: &Part<'_>, y: usize, out: &mut [u8]) {
-    let bands: [&[[u8; N]]; S] = std::array::from_fn(|band| part.row(band, y).as_chunks::<N>().0);
-    let (values, _) = out.as_chunks_mut::<N>();
-    let (pixels, _) = values.as_chunks_mut::<S>();
-    for (x, pixel) in pixels.iter_mut().enumerate() {
-        for (value, band) in pixel.iter_mut().zip(&bands) {
-            *value = band[x];
-        }
-    }
-}
-
-/// Interleaves any number of bands of `N` bytes, few pixels at a time: the part of the row that is written stays in
-/// the nearest cache.
-fn scatter<const N: usize>(part: &Part<'_>, y: usize, samples: usize, out: &mut [u8]) {
-    let step = (8192 / (samples * N)).max(1);
-    let (values, _) = out.as_chunks_mut::<N>();
-    for (start, pixels) in (0..).step_by(step).zip(values.chunks_mut(step * samples)) {
-        for band in 0..samples {
-            let (row, _) = part.row(band, y).as_chunks::<N>();
-            for (pixel, value) in pixels.chunks_exact_mut(samples).zip(&row[start..]) {
-                pixel[band] = *value;
-            }
-        }
-    }
 }
 
 /// Samples of `size` bytes to some number of bits, the first in the high ones. Values that need more bits become the

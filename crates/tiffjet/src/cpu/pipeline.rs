@@ -17,8 +17,10 @@ use crate::plan::{LevelPlan, WritePlan};
 use crate::rows::{Rows, RowsBuf, RowsView};
 use crate::tensor::Report;
 
-/// Tiles for each worker in one batch: enough that a slow one does not keep the others waiting.
+/// Tiles for each worker in one batch: enough that a slow one does not keep the others waiting. Of overviews there are
+/// fewer, and all rows of their batches wait in memory.
 const TILES_EACH: u64 = 8;
+const OVERVIEW_TILES_EACH: u64 = 4;
 /// Pixels of a batch, in bytes, below which sharing the work costs more than it brings.
 const SMALL_BATCH: u64 = 1 << 20;
 /// Rows that a reducer gets at once.
@@ -52,6 +54,13 @@ impl Stage {
     fn due(&self) -> usize {
         self.batch.min(self.height - self.done) as usize
     }
+
+    /// Rows of all batches that `rows` rows hold. Where no level is made from them on the way, they are encoded together:
+    /// cores wait for each other at the end of a batch.
+    fn whole(&self, rows: usize) -> usize {
+        let rest = self.height - self.done;
+        if rows as u64 >= rest { rest as usize } else { rows - rows % self.batch as usize }
+    }
 }
 
 impl Stages {
@@ -70,6 +79,7 @@ impl Stages {
             let stage = &mut self.stages[0];
             let due = stage.due();
             if stage.pending.rows() == 0 && left >= due && self.plan.nan.is_none() {
+                let due = if self.plan.levels.len() == 1 { stage.whole(left) } else { due };
                 self.batch(0, &rows.part(first, due), emit)?;
                 first += due;
                 continue;
@@ -217,7 +227,8 @@ fn stages(pool: &Arc<ThreadPool>, name: &Arc<str>, plan: &WritePlan) -> Result<V
     let affordable = (plan.rows_memory() / 2 / floor).max(1);
     let stage = |(i, level): (usize, &LevelPlan)| {
         let tiles = u64::from(level.across) * u64::from(level.planes());
-        let busy = (TILES_EACH * pool.current_num_threads() as u64).div_ceil(tiles);
+        let each = if i == 0 { TILES_EACH } else { OVERVIEW_TILES_EACH };
+        let busy = (each * pool.current_num_threads() as u64).div_ceil(tiles);
         let worthwhile = SMALL_BATCH / tile_row(level).max(1);
         let batch = busy.max(worthwhile).clamp(1, affordable);
         let rows = (batch * u64::from(level.format.height)).min(level.height.into()) as usize;

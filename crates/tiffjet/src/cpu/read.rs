@@ -521,7 +521,7 @@ impl Reader<'_> {
             return Ok(());
         }
         let plain = sized(buffer, layout.plain_bytes(tile.rows) as usize);
-        if layout.packed_chroma().is_none() && layout.codec.decodes_along() {
+        if tile::stops_early(layout, tile) {
             return self.decode_along(tile, &encoded, plain).map_err(fails);
         }
         tile::decode(layout, tile, bytes, plain).map_err(fails)?;

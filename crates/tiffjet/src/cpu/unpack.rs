@@ -117,9 +117,10 @@ impl Unpack {
         self.depth == Depth::Whole && self.predictor == Predictor::None
     }
 
-    /// Rows can be unpacked where they stand.
+    /// Rows can be unpacked where they stand, and that is the best place: what is large and predicted is rather decoded
+    /// in a cache and goes past it once.
     pub(super) fn is_in_place(&self) -> bool {
-        self.depth == Depth::Whole
+        self.depth == Depth::Whole && (self.predictor == Predictor::None || !self.copy.is_past())
     }
 
     /// Whether the byte order must be turned round.
@@ -192,7 +193,8 @@ impl Unpack {
 
     /// Whether the horizontal predictor is undone while bands are told apart: that needs all of them, and whole rows.
     fn sums_apart(&self, row: &[u8], tile: &TileRead) -> bool {
-        self.samples > 1 && self.all && self.is_whole(row, tile)
+        let complete = if self.samples == 1 { self.only_band(tile).is_some() } else { self.all };
+        complete && self.is_whole(row, tile)
     }
 
     /// All samples of a row are wanted, and they stand in it as they do in memory.
@@ -261,7 +263,11 @@ impl Unpack {
     fn distribute<'c>(&self, row: &[u8], tile: &TileRead, place: impl Fn(usize) -> &'c mut [u8], predicted: bool) {
         let size = self.dtype.size();
         let pixel = self.samples * size;
-        if self.samples == 1 {
+        if let Some(band) = self.only_band(tile)
+            && predicted
+        {
+            self.split(row, |_| place(band), true);
+        } else if self.samples == 1 {
             for (out, _) in self.bands(tile) {
                 self.copy.row(row, place(out));
             }

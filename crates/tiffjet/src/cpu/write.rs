@@ -11,6 +11,7 @@ use super::pack::Pack;
 use crate::backend::{Emit, EncodeJob, EncodedRows};
 use crate::codec::Plain;
 use crate::error::{Error, Result};
+use crate::interrupt::wanted;
 use crate::plan::LevelPlan;
 use crate::rows::RowsView;
 
@@ -53,6 +54,7 @@ pub(super) fn encode(pool: &ThreadPool, job: &EncodeJob<'_>, rows: RowsView<'_>,
     };
     // Tiles of one tile row at a time.
     let mut give = |mut i: usize, mut tiles: Vec<Vec<u8>>| {
+        wanted(name)?;
         while !tiles.is_empty() {
             let Place { row, plane, col } = place(i);
             let rest = tiles.split_off(tiles.len().min(across - col as usize));

@@ -40,12 +40,12 @@ static AGAIN: [[u8; HALF]; HALF + 1] = {
     places
 };
 
-/// The shuffles that part pixels of `S` samples.
+/// The shuffles that part pixels of `S` samples, and join them.
 struct Pick<const S: usize>;
 
 impl<const S: usize> Pick<S> {
     /// For words of 1, 2, 4 and 8 bytes, for each sample: where its bytes are in each of `S` half registers.
-    const TABLE: &[[[[u8; HALF]; S]; S]; 4] = &{
+    const PART: &[[[[u8; HALF]; S]; S]; 4] = &{
         let mut places = [[[[NONE; HALF]; S]; S]; 4];
         let mut k = 0;
         while k < 4 * S * HALF {
@@ -53,6 +53,20 @@ impl<const S: usize> Pick<S> {
             let word = 1 << log;
             let from = (j / word * S + s) * word + j % word;
             places[log][s][from / HALF][j] = (from % HALF) as u8;
+            k += 1;
+        }
+        places
+    };
+
+    /// The way back: for each of `S` half registers of pixels, which bytes of each sample go where.
+    const JOIN: &[[[[u8; HALF]; S]; S]; 4] = &{
+        let mut places = [[[[NONE; HALF]; S]; S]; 4];
+        let mut k = 0;
+        while k < 4 * S * HALF {
+            let (log, to) = (k / (S * HALF), k % (S * HALF));
+            let word = 1 << log;
+            let (pixel, s) = (to / (S * word), to / word % S);
+            places[log][to / HALF][s][to % HALF] = (pixel * word + to % word) as u8;
             k += 1;
         }
         places
@@ -161,6 +175,7 @@ pub fn part(row: &[u8], out: &mut [&mut [u8]], start: usize, word: usize, sums: 
     // SAFETY: AVX2 is there.
     unsafe {
         match out.len() {
+            1 => part_samples::<1>(row, out, start, word, sums, past),
             2 => part_samples::<2>(row, out, start, word, sums, past),
             3 => part_samples::<3>(row, out, start, word, sums, past),
             4 => part_samples::<4>(row, out, start, word, sums, past),
@@ -168,6 +183,26 @@ pub fn part(row: &[u8], out: &mut [&mut [u8]], start: usize, word: usize, sums: 
             6 => part_samples::<6>(row, out, start, word, sums, past),
             7 => part_samples::<7>(row, out, start, word, sums, past),
             8 => part_samples::<8>(row, out, start, word, sums, past),
+            _ => 0,
+        }
+    }
+}
+
+/// Writes the samples of all bands to the pixels of `out`; gives the pixels that are done.
+pub fn join(bands: &[&[u8]], out: &mut [u8], word: usize) -> usize {
+    if !is_x86_feature_detected!("avx2") {
+        return 0;
+    }
+    // SAFETY: AVX2 is there.
+    unsafe {
+        match bands.len() {
+            2 => join_rows::<2>(bands, out, word),
+            3 => join_rows::<3>(bands, out, word),
+            4 => join_rows::<4>(bands, out, word),
+            5 => join_rows::<5>(bands, out, word),
+            6 => join_rows::<6>(bands, out, word),
+            7 => join_rows::<7>(bands, out, word),
+            8 => join_rows::<8>(bands, out, word),
             _ => 0,
         }
     }
@@ -365,11 +400,16 @@ fn part_rows<const S: usize, const SUMS: usize>(
     if distance > HALF {
         return 0;
     }
-    let pick = &Pick::<S>::TABLE[word.ilog2() as usize];
+    let pick = &Pick::<S>::PART[word.ilog2() as usize];
     let again = _mm256_broadcastsi128_si256(load_half(&AGAIN[distance]));
     let mut carry = _mm256_setzero_si256();
     let groups = row.chunks_exact(S * FULL);
     let done = groups.len() * FULL / word;
+    let mut places: [&mut [[u8; FULL]]; S] = std::array::from_fn(|_| Default::default());
+    for (place, band) in places.iter_mut().zip(out) {
+        *place = band[start * word..][..done * word].as_chunks_mut().0;
+    }
+    let past = past && places.iter().all(|place| place.as_ptr().cast::<__m256i>().is_aligned());
     for (i, group) in groups.enumerate() {
         let (low, high) = group.split_at(S * HALF);
         let mut v = [_mm256_setzero_si256(); S];
@@ -396,16 +436,71 @@ fn part_rows<const S: usize, const SUMS: usize>(
                 }
             }
         }
-        for (band, pick) in out.iter_mut().zip(pick) {
+        let mut bands = [_mm256_setzero_si256(); S];
+        if let Ok(group) = <[__m256i; 3]>::try_from(&v[..])
+            && word == 1
+        {
+            bands.copy_from_slice(&part_threes(group));
+        } else {
+            for (band, pick) in bands.iter_mut().zip(pick) {
+                for (v, pick) in v.iter().zip(pick) {
+                    let pick = _mm256_broadcastsi128_si256(load_half(pick));
+                    *band = _mm256_or_si256(*band, _mm256_shuffle_epi8(*v, pick));
+                }
+            }
+        }
+        for (place, band) in places.iter_mut().zip(bands) {
+            store_past(band, &mut place[i], past);
+        }
+    }
+    done
+}
+
+/// [`part_rows`] the other way: a register of each band gives two groups of `S` half registers.
+#[target_feature(enable = "avx2")]
+fn join_rows<const S: usize>(bands: &[&[u8]], out: &mut [u8], word: usize) -> usize {
+    let pick = &Pick::<S>::JOIN[word.ilog2() as usize];
+    let groups = out.chunks_exact_mut(S * FULL);
+    let count = groups.len();
+    let mut from: [&[[u8; FULL]]; S] = [&[]; S];
+    for (from, band) in from.iter_mut().zip(bands) {
+        *from = band[..count * FULL].as_chunks().0;
+    }
+    for (i, group) in groups.enumerate() {
+        let mut v = [_mm256_setzero_si256(); S];
+        for (v, from) in v.iter_mut().zip(&from) {
+            *v = load_full(&from[i]);
+        }
+        let (low, high) = group.split_at_mut(S * HALF);
+        for ((low, high), pick) in low.chunks_exact_mut(HALF).zip(high.chunks_exact_mut(HALF)).zip(pick) {
             let mut own = _mm256_setzero_si256();
             for (v, pick) in v.iter().zip(pick) {
                 let pick = _mm256_broadcastsi128_si256(load_half(pick));
                 own = _mm256_or_si256(own, _mm256_shuffle_epi8(*v, pick));
             }
-            store_past(own, &mut band[start * word + i * FULL..], past);
+            store_half(_mm256_castsi256_si128(own), low);
+            store_half(_mm256_extracti128_si256::<1>(own), high);
         }
     }
-    done
+    count * FULL / word
+}
+
+/// Parts pixels of three bytes with little more than one shuffle for each half register. Turned like this, it holds those
+/// bytes of three bands in its first six, middle five and last five places, and whichever band that is for one of the
+/// three half registers, it is another one for the others.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn part_threes([a, b, c]: [__m256i; 3]) -> [__m256i; 3] {
+    const TURN: [u8; HALF] = [0, 3, 6, 9, 12, 15, 2, 5, 8, 11, 14, 1, 4, 7, 10, 13];
+    const FIRST: [u8; HALF] = [255, 255, 255, 255, 255, 255, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    const MIDDLE: [u8; HALF] = [0, 0, 0, 0, 0, 0, 255, 255, 255, 255, 255, 0, 0, 0, 0, 0];
+    let [turn, first, middle] = [TURN, FIRST, MIDDLE].map(|half| _mm256_broadcastsi128_si256(load_half(&half)));
+    let [a, b, c] = [_mm256_shuffle_epi8(a, turn), _mm256_shuffle_epi8(b, turn), _mm256_shuffle_epi8(c, turn)];
+    let red = _mm256_blendv_epi8(_mm256_blendv_epi8(c, b, middle), a, first);
+    // These two begin with their bytes of the second and the third half register.
+    let green = _mm256_blendv_epi8(_mm256_blendv_epi8(a, c, middle), b, first);
+    let blue = _mm256_blendv_epi8(_mm256_blendv_epi8(b, a, middle), c, first);
+    [red, _mm256_alignr_epi8::<11>(green, green), _mm256_alignr_epi8::<6>(blue, blue)]
 }
 
 /// How often sums at `distance` must double their reach until it is half a register.
