@@ -29,6 +29,8 @@ def read_many(windows: Iterable[tuple[Any, Any]], *, bands: Any = None, level: i
         Bands, counted from 1; all of them by default.
     level
         Overview level, 0 is full size.
+    device
+        `"auto"` (a GPU where one can be used, else the CPU), `"cpu"`, `"cuda"`, `"cuda:N"` or N.
     pad
         A value for pixels of windows that hang over an edge. Without it that is an error.
     on_error
