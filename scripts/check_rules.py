@@ -46,6 +46,7 @@ UNSAFE = {
     "crates/tiffjet/src/cpu/team.rs",
     "crates/tiffjet/src/dlpack.rs",
     "crates/tiffjet/src/predictor/wide.rs",
+    "crates/tiffjet/src/sink/mapped.rs",
     "crates/tiffjet/src/tensor.rs",
 }
 

@@ -377,6 +377,95 @@ def test_a_streamed_upload(serve, raster, cog_bytes):
     assert len(parts) >= 2 and "<UploadId>" not in server.uploads()
 
 
+def noise(block_info=None):
+    """Values that depend on their place alone and do not compress."""
+    location = block_info[None]["array-location"]
+    shape = tuple(stop - start for start, stop in location)
+    seed = [start for start, _ in location]
+    return numpy.random.default_rng(seed).integers(0, 60000, shape).astype("uint16")
+
+
+def noisy(rows=4096, pause=0.0):
+    da = pytest.importorskip("dask.array")
+
+    def block(block_info=None):
+        time.sleep(pause)
+        return noise(block_info)
+
+    chunks = ((1,), (512,) * (rows // 512), (2048,) * 2)
+    return da.map_blocks(block if pause else noise, chunks=chunks, dtype="uint16", meta=numpy.empty((0, 0, 0), "uint16"))
+
+
+@pytest.fixture(scope="module")
+def workers():
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(n_workers=3, threads_per_worker=1, processes=True, dashboard_address=None,
+                                  memory_limit="2GiB") as cluster, distributed.Client(cluster) as client:
+        yield client
+
+
+@pytest.mark.parametrize("more", [{}, {"overviews": [2, 4]}, {"mask": True, "interleave": "band"}, {"cog": True}])
+def test_workers_send_their_parts_themselves(serve, workers, monkeypatch, more):
+    """In the order of the file, as large as a store wants them: the object has the bytes of a local file."""
+    from tiffjet import _parts
+
+    server = serve("s3")
+    data, options = noisy(), {"crs": 32633, "tile_size": 256, "compression_level": 1, **more}
+    if "mask" in more:
+        options["mask"] = numpy.indices((4096, 4096)).sum(axis=0) % 7 > 2
+    tiffjet.to_geotiff(data.compute(scheduler="threads"), "local.tif", **options)
+    here = []
+    monkeypatch.setattr(_parts, "_send_part", lambda *_: here.append(1))  # of this process alone
+    appended = []
+    append = _parts.Bands._collect
+    monkeypatch.setattr(_parts.Bands, "_collect", lambda self, *rest: (append(self, *rest), appended.append(self._upload))[0])
+    storage = server.storage_options | {"part_bytes": 5 << 20}
+    tiffjet.to_geotiff(data, server.url("shared.tif"), storage_options=storage, **options)
+    assert server.get("shared.tif") == pathlib.Path("local.tif").read_bytes()
+    assert not here and "<UploadId>" not in server.uploads()
+    if "cog" in more:
+        assert set(appended) == {None}  # begins with what is known last: one writer sends it
+        return
+    (upload,) = set(appended)
+    assert len(upload._parts) >= 3
+    assert len([request for request in server.proxy.requests() if "partNumber" in request.target]) > len(upload._parts)
+
+
+def test_a_worker_that_is_lost_while_parts_are_sent(serve, folder):
+    distributed = pytest.importorskip("distributed")
+    server = serve("s3")
+    data = noisy(pause=0.05)
+    tiffjet.to_geotiff(data.compute(scheduler="threads"), "local.tif", compression="none")
+    killed = []
+    with distributed.LocalCluster(n_workers=3, threads_per_worker=1, processes=True, dashboard_address=None,
+                                  memory_limit="2GiB") as cluster, distributed.Client(cluster) as client:
+        processes = list(client.run(os.getpid).values())
+
+        def progress(rows, height):
+            if rows > height // 3 and not killed:
+                killed.append(processes[0])
+                os.kill(processes[0], signal.SIGKILL)
+
+        tiffjet.to_geotiff(data, server.url("lost.tif"), compression="none", progress=progress,
+                           storage_options=server.storage_options | {"part_bytes": 5 << 20})
+    assert killed and server.get("lost.tif") == pathlib.Path("local.tif").read_bytes()
+    assert "<UploadId>" not in server.uploads()
+
+
+def test_parts_of_many_that_fail_leave_nothing(serve, workers):
+    server = serve("s3")
+
+    def stop(done, rows):
+        if done > rows // 2:
+            raise RuntimeError("that will do")
+
+    with pytest.raises(RuntimeError, match="that will do"):
+        tiffjet.to_geotiff(noisy(), server.url("half.tif"), progress=stop,
+                           storage_options=server.storage_options | {"part_bytes": 5 << 20})
+    wait_until(lambda: "<UploadId>" not in server.uploads())
+    assert server.get("half.tif") is None
+
+
 def test_a_failed_upload_leaves_nothing(serve, raster):
     server = serve("s3")
 

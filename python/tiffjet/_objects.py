@@ -123,6 +123,11 @@ def source(src: Any) -> Any:
     return src if hasattr(src, "read") else store.open(path, "rb")
 
 
+def is_object(dst: Any) -> bool:
+    """Whether it is the URL of an object of a store that the extension module writes to."""
+    return isinstance(dst, str) and dst.lower().startswith(("s3://", "gs://", "az://", "azure://", "abfs://", "abfss://"))
+
+
 @contextlib.contextmanager
 def destination(dst: Any) -> Iterator[Any]:
     """What the extension module writes to. A file that is opened here appears when all went well, and not else."""

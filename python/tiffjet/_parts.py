@@ -8,6 +8,7 @@ bands ahead of the writer and no further.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import threading
 import uuid
@@ -19,13 +20,17 @@ from typing import Any, Protocol
 
 import numpy
 
-from ._tiffjet import Encoder, Writer
+from ._tiffjet import Encoder, Writer, Written, _send_part
 from ._write import device_of, to_host
 
 # Bytes of pixels in a band: many tiles, and little beside the memory of a worker.
 _BAND = 64 << 20
 # Bands for each thread that works, so that none has nothing to do.
 _BANDS_EACH = 4
+# Parts of an object: stores take ten thousand, and the writer has some of its own.
+_MOST_PARTS = 4000
+# Seconds that parts on their way are waited for where all is given up.
+_PATIENCE = 60
 # Encoders that a process keeps: one for each image that is being written.
 _MOST_ENCODERS = 8
 
@@ -142,6 +147,24 @@ def encode(spec: Spec, level: int, strip: Strip) -> list[Any]:
     return tiles
 
 
+def measure(tiles: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Of tiles of the full image, which stay where they are, their places and lengths; all others as they are."""
+    own, others = _apart(tiles)
+    return [(plane, row, col, lengths) for _, _, plane, row, col, lengths, _ in own], others
+
+
+def send(target: tuple[str, Any, str], number: int, *bands: list[Any]) -> str:
+    """Sends the full image's tiles of some bands, in the order of the file, as one part; gives what stands for it."""
+    url, options, upload = target
+    return _send_part(url, options, upload, number, [tiles[-1] for band in bands for tiles in _apart(band)[0]])
+
+
+def _apart(tiles: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Tiles of the full image in the order of the file, and those of masks."""
+    own = [entry for entry in tiles if entry[:2] == (0, False)]
+    return sorted(own, key=lambda entry: (entry[3], entry[2], entry[4])), [e for e in tiles if e[:2] != (0, False)]
+
+
 def _flat(array: numpy.ndarray) -> numpy.ndarray:
     return numpy.ascontiguousarray(array).reshape(-1).view("uint8")
 
@@ -192,8 +215,11 @@ class Crew(Protocol):
     """Does work somewhere; what it gives stands for the result, and other work can take it."""
 
     threads: int
+    is_apart: bool  # not in this process
 
     def submit(self, work: Callable[..., Any], *arguments: Any) -> Any: ...
+
+    def result(self, future: Any) -> Any: ...
 
     def share(self, value: Any) -> Any:
         """Something that much of the work takes."""
@@ -211,11 +237,15 @@ class Crew(Protocol):
         """One of those that are waited for, and its result."""
         ...
 
+    def settle(self, waiting: set[Any]) -> None: ...
+
     def cancel(self, waiting: set[Any]) -> None: ...
 
 
 class Workers:
     """The workers of dask.distributed."""
+
+    is_apart = True
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -241,10 +271,20 @@ class Workers:
         if not self._ready:
             self._ready.extend(wait_for(list(waiting), return_when="FIRST_COMPLETED").done)
         future = self._ready.popleft()
-        # From worker to writer, past the scheduler, which needs no memory for them.
-        result = self._client.gather(future, direct=True)
+        result = self.result(future)
         future.release()
         return future, result
+
+    def result(self, future: Any) -> Any:
+        # From worker to writer, past the scheduler, which needs no memory for them.
+        return self._client.gather(future, direct=True)
+
+    def settle(self, waiting: set[Any]) -> None:
+        """Waits a while for work, whatever becomes of it."""
+        from distributed import wait as wait_for
+
+        with contextlib.suppress(Exception):
+            wait_for(list(waiting), timeout=_PATIENCE)
 
     def cancel(self, waiting: set[Any]) -> None:
         self._client.cancel(list(waiting))
@@ -252,6 +292,8 @@ class Workers:
 
 class Threads:
     """Threads of this process: for chunks that are on several GPUs of it."""
+
+    is_apart = False
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
@@ -279,6 +321,12 @@ class Threads:
         future = next(iter(wait(waiting, return_when=FIRST_COMPLETED).done))
         return future, future.result()
 
+    def result(self, future: Any) -> Any:
+        return future.result()
+
+    def settle(self, waiting: set[Any]) -> None:
+        wait(waiting)
+
     def cancel(self, waiting: set[Any]) -> None:
         for future in waiting:
             future.cancel()
@@ -305,16 +353,89 @@ class Level:
         return min(self.made + self.step, self.height)
 
 
+class Upload:
+    """Parts of an object that workers send themselves.
+
+    Bands of the full image stay where they were encoded, and their lengths come here. In the order of the file they become
+    parts, as large as the store wants them: a number for each, and a worker that sends it. The first part has the head of
+    the file too, which is known last, so it is sent from here; and so is what is left at the end.
+    """
+
+    def __init__(self, crew: Crew, writer: Writer, place: tuple[str, Any], spec: Spec) -> None:
+        self._crew, self._writer = crew, writer
+        size = numpy.dtype(spec.dtype).itemsize
+        for length in spec.shape:
+            size *= length
+        self._least = max(writer.part_bytes, size // _MOST_PARTS)
+        self._target = crew.share((*place, writer.upload))
+        self._due = 0  # first row of the band whose turn it is
+        self._early: dict[int, tuple[int, Any, int]] = {}  # end, band and bytes of those that came before their turn
+        self._open: list[Any] = []  # bands of the next part
+        self._bytes = 0  # of them
+        self._lead: list[Any] | None = None  # bands of the first part
+        self._sending: dict[Any, tuple[int, list[Any]]] = {}  # number and bands of parts on their way
+        self._parts: dict[int, str] = {}
+        self._numbers = 0
+
+    @property
+    def kept(self) -> int:
+        """Bands that nobody sends yet."""
+        return len(self._early) + len(self._open)
+
+    @property
+    def sending(self) -> set[Any]:
+        return set(self._sending)
+
+    def take(self, rows: tuple[int, int], band: Any, measured: tuple[list[Any], list[Any]]) -> list[Any]:
+        """A band is encoded: gives what has to be waited for."""
+        own, others = measured
+        self._writer.note(own)
+        self._writer.append(others)
+        self._early[rows[0]] = (rows[1], band, sum(sum(lengths) for *_, lengths in own))
+        begun = []
+        while self._due in self._early:
+            self._due, band, size = self._early.pop(self._due)
+            self._open.append(band)
+            self._bytes += size
+            if self._bytes >= self._least:
+                begun.extend(self._close())
+        return begun
+
+    def _close(self) -> Iterator[Any]:
+        bands, self._open, self._bytes = self._open, [], 0
+        if self._lead is None:
+            self._lead = bands
+            return
+        self._numbers += 1
+        future = self._crew.submit(send, self._target, self._numbers, *bands)
+        self._sending[future] = (self._numbers, bands)
+        yield future
+
+    def sent(self, future: Any, token: str) -> None:
+        """A part has arrived: its bands may go."""
+        number, _ = self._sending.pop(future)
+        self._parts[number] = token
+
+    def finish(self) -> Written:
+        """All are sent: what is left goes from here, and the object appears."""
+        parts = [self._parts[number] for number in sorted(self._parts)]
+        return self._writer.finish_around(self._gathered(self._lead or []), parts, self._gathered(self._open))
+
+    def _gathered(self, bands: list[Any]) -> bytes:
+        return b"".join(tiles[-1] for band in bands for tiles in _apart(self._crew.result(band))[0])
+
+
 class Bands:
     """Gives out the work of an image in the order of its rows, and collects the tiles."""
 
-    def __init__(self, crew: Crew, spec: Spec, array: Any, mask: Any) -> None:
-        self._crew, self._spec, self._array, self._mask = crew, spec, array, mask
+    def __init__(self, crew: Crew, spec: Spec, array: Any, mask: Any, upload: Upload | None = None) -> None:
+        self._crew, self._spec, self._array, self._mask, self._upload = crew, spec, array, mask, upload
         self._shared = crew.share(spec)
         self._encoder = spec.encoder("cpu")
         self._levels = [Level(height, self._step(i)) for i, (height, _, _, _) in enumerate(self._encoder.levels)]
         self._waiting: set[Any] = set()
         self._rows: dict[Any, int] = {}  # of the full image, by what encodes them
+        self._bands: dict[Any, tuple[int, int, Any]] = {}  # first row, end and band, by what measures it
         self._chunks: OrderedDict[int, tuple[list[Any], list[Any], int]] = OrderedDict()
 
     def _step(self, level: int) -> int:
@@ -329,17 +450,26 @@ class Bands:
         try:
             for future in self._work():
                 self._waiting.add(future)
-                while len(self._waiting) >= ahead:
+                while self._waiting and len(self._waiting) + (self._upload.kept if self._upload else 0) >= ahead:
                     rows = self._collect(writer, done, rows)
             while self._waiting:
                 rows = self._collect(writer, done, rows)
         finally:
+            if self._upload is not None:
+                # A part that arrives after its upload was given up may stay in the store.
+                self._crew.settle(self._upload.sending & self._waiting)
             self._crew.cancel(self._waiting)
 
     def _collect(self, writer: Writer, done: Callable[[int], Any], rows: int) -> int:
-        future, tiles = self._crew.completed(self._waiting)
+        future, result = self._crew.completed(self._waiting)
         self._waiting.remove(future)
-        writer.append(tiles)
+        if self._upload is not None and future in self._upload.sending:
+            self._upload.sent(future, result)
+        elif self._upload is not None and future in self._bands:
+            start, stop, band = self._bands.pop(future)
+            self._waiting.update(self._upload.take((start, stop), band, result))
+        else:
+            writer.append(result)
         rows += self._rows.pop(future, 0)
         done(rows)
         return rows
@@ -377,6 +507,9 @@ class Bands:
     def _begin(self, level: int, start: int, stop: int, strip: Any) -> Iterator[Any]:
         """A band has its strip: encodes it, and goes on with the next level."""
         encoded = self._crew.submit(encode, self._shared, level, strip)
+        if level == 0 and self._upload is not None:
+            band, encoded = encoded, self._crew.submit(measure, encoded)
+            self._bands[encoded] = (start, stop, band)
         if level == 0:
             self._rows[encoded] = stop - start
         yield encoded

@@ -74,7 +74,7 @@ def read_many(windows: Iterable[tuple[Any, Any]], *, bands: Any = None, level: i
 
 
 def _open_all(sources: list[Any], options: dict[str, Any]) -> list[Future[Image]]:
-    """Images to come: remote ones are opened many at once, for they wait; the others here, one after the other."""
+    """Images to come, one for each file: remote ones are opened many at once, for they wait; the others here."""
     opened: dict[Any, Future[Image]] = {}
     far = [src for src in sources if is_remote(src)]
     with ThreadPoolExecutor(max(1, min(len(far), _MOST_WAITING))) as threads:
@@ -82,7 +82,11 @@ def _open_all(sources: list[Any], options: dict[str, Any]) -> list[Future[Image]
             key = _key(src)
             if key not in opened:
                 opened[key] = threads.submit(lambda src=src: name_file(src, **options).image())
-    return [opened[_key(src)] if is_remote(src) else _opened(src, options) for src in sources]
+    for src in sources:
+        # What windows of one file share is decoded once: they must have one image.
+        if _key(src) not in opened:
+            opened[_key(src)] = _opened(src, options)
+    return [opened[_key(src)] for src in sources]
 
 
 def _key(src: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy
 
-from ._objects import destination, flat_options
+from ._objects import destination, flat_options, is_object
 from ._tiffjet import UnavailableError, Writer, Written
 
 logger = logging.getLogger("tiffjet")
@@ -19,6 +19,8 @@ logger = logging.getLogger("tiffjet")
 _SLAB = 64 << 20
 # The same of arrays on a GPU, whose rows are not copied.
 _DEVICE_SLAB = 1 << 30
+# Bytes of an image that is worth an upload in parts by many.
+_SHARED = 32 << 20
 # What a streamed write may use where nobody says.
 _MEMORY = 256 << 20
 
@@ -207,11 +209,14 @@ def to_geotiff(
     budget = raster.budget(memory)
     crew = raster.crew(options)
     with _report_progress(progress, raster.shape[1]) as done, destination(dst) as out:
-        writer = Writer(out, raster.shape, raster.dtype.name, memory=budget.writer, encoded=crew is not None, **options)
+        # Who is not in this process sends parts of an object himself. A COG begins with what is known last.
+        large = raster.dtype.itemsize * math.prod(raster.shape) >= _SHARED
+        target = out if crew is not None and crew.is_apart and large and not cog and is_object(out) else None
+        writer = Writer(out, raster.shape, raster.dtype.name, memory=budget.writer, encoded=crew is not None,
+                        shared=target is not None, **options)
         try:
             if crew is not None:
-                raster.collect(crew, writer, options, mask, done)
-                return writer.finish()
+                return raster.collect(crew, writer, target, options, mask, done)
             row = 0
             for rows in raster.rows(budget, writer.tile_rows):
                 count = rows.shape[1]
@@ -406,8 +411,9 @@ class Raster:
         """Who encodes parts of it where they are; None where rows come here."""
         return None
 
-    def collect(self, crew: Any, writer: Writer, options: dict[str, Any], mask: Any, done: Callable[[int], Any]) -> None:
-        """Lets them, and gives the writer the tiles."""
+    def collect(self, crew: Any, writer: Writer, target: str | None, options: dict[str, Any], mask: Any,
+                done: Callable[[int], Any]) -> Written:
+        """Lets them, and gives the writer the tiles, or only their lengths where they have a target for them."""
         raise NotImplementedError
 
 

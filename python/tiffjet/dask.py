@@ -182,13 +182,15 @@ class Chunked(Raster):
             options["device"] = "cuda"  # each worker has its own
         return _parts.Workers(client)
 
-    def collect(self, crew: Any, writer: Any, options: dict[str, Any], mask: Any, done: Any) -> None:
+    def collect(self, crew: Any, writer: Any, target: str | None, options: dict[str, Any], mask: Any, done: Any) -> Any:
         def mask_rows(start: int, stop: int) -> Any:
             rows = mask.raw(start, stop)
             return crew.whole(rows) if hasattr(rows, "__dask_graph__") else rows
 
         spec = _parts.Spec.of(self.shape, self.dtype, options)
-        _parts.Bands(crew, spec, self.array, None if mask is None else mask_rows).write(writer, done)
+        upload = None if target is None else _parts.Upload(crew, writer, (target, options["storage_options"]), spec)
+        _parts.Bands(crew, spec, self.array, None if mask is None else mask_rows, upload).write(writer, done)
+        return writer.finish() if upload is None else upload.finish()
 
     def _groups(self, size: int, tile_rows: int) -> Iterator[tuple[int, int]]:
         """Rows of chunks together, as long as they fit: first and last row."""

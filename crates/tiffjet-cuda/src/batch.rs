@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use tiffjet::plan::{TileRead, joins};
 use tiffjet::{Layout, ReadJob, ReadPlan};
@@ -48,6 +49,17 @@ pub struct Item {
     pub cut: bool,
 }
 
+/// Whether two items are one tile of one file, decoded the same way: then it is decoded once.
+pub fn is_same(jobs: &[ReadJob<'_>], a: &Item, b: &Item) -> bool {
+    let (one, other) = (&jobs[a.job], &jobs[b.job]);
+    let (tile, twin) = (&one.plan.tiles()[a.tile], &other.plan.tiles()[b.tile]);
+    matches!(a.way, Way::Device(_) | Way::Library(..) | Way::Host)
+        && (a.way, a.cut) == (b.way, b.cut)
+        && (&tile.range, tile.tile, tile.first_row, tile.rows) == (&twin.range, twin.tile, twin.first_row, twin.rows)
+        && std::ptr::addr_eq(one.source, other.source)
+        && Arc::ptr_eq(one.plan.layout(), other.plan.layout())
+}
+
 impl Item {
     /// Rows that its data must give.
     pub fn rows(&self, layout: &Layout, tile: &TileRead) -> u32 {
@@ -84,6 +96,8 @@ pub struct Bounds {
     pub load: u64,
     /// Whether bytes that can go straight to the device do.
     pub direct: bool,
+    /// Whether windows may share a tile.
+    pub shared: bool,
 }
 
 /// Where a part of a tile comes from.
@@ -313,6 +327,14 @@ pub fn cost(job: &ReadJob<'_>, item: &Item, direct: bool) -> u64 {
     bytes.saturating_add(tables + 8 * SLACK + TAIL)
 }
 
+/// Device memory that the parts of a tile take beside it.
+fn places(plan: &ReadPlan, way: Way) -> u64 {
+    match way {
+        Way::Library(_, Output::Planes) => u64::from(plan.layout().format.samples) * Place::SIZE,
+        _ => Place::SIZE,
+    }
+}
+
 fn clip(bytes: u64) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }
@@ -326,38 +348,34 @@ pub struct Cutter<'a> {
     bounds: Bounds,
     done: Vec<Group>,
     open: Group,
+    /// The last tile of the open group, and where it comes from.
+    last: Option<(Item, From)>,
 }
 
 impl<'a> Cutter<'a> {
     /// For these jobs.
     pub fn new(jobs: &'a [ReadJob<'a>], formats: &'a [Format], formats_of: &'a [Formats], bounds: Bounds) -> Self {
-        Self { jobs, formats, formats_of, bounds, done: Vec::new(), open: Group::default() }
+        Self { jobs, formats, formats_of, bounds, done: Vec::new(), open: Group::default(), last: None }
     }
 
     /// Adds a tile.
     pub fn add(&mut self, item: &Item) {
         let job = &self.jobs[item.job];
         let direct = self.bounds.direct && self.formats_of[item.job].direct && !job.plan.layout().reversed;
-        let more = cost(job, item, direct);
+        let is_known = self.bounds.shared && self.last.is_some_and(|(last, _)| is_same(self.jobs, &last, item));
+        let more = if is_known { places(job.plan, item.way) } else { cost(job, item, direct) };
         // Scratch of a group may be more than that of its tiles one by one: it is asked for all of them.
         if self.open.size(self.formats).saturating_add(more) > self.bounds.group
-            || self.open.image >= self.bounds.image
-            || self.open.is_full(item.way)
+            || !is_known && (self.open.image >= self.bounds.image || self.open.is_full(item.way))
         {
             self.close();
         }
         let tile = &job.plan.tiles()[item.tile];
-        let from = match item.way {
-            Way::Fill => From::Nothing,
-            Way::Direct if direct => From::Image(self.open.span_of(item, tile, job.source.length())),
-            Way::Direct => From::Image(self.open.bytes_of(item, tile, false)),
-            Way::Host => {
-                let what = What::Tile { job: item.job, tile: item.tile };
-                From::Image(self.open.segment(job.plan.layout().plain_bytes(tile.rows), what))
-            }
-            Way::Device(route) => From::Decoded(self.open.decode(job, item, tile, (route, direct))),
-            Way::Library(route, output) => From::Decoded(self.open.give(job.plan, item, tile, (route, output))),
+        let from = match (self.last, item.way) {
+            (Some((_, from)), _) if is_known => from,
+            (_, way) => self.source_of(item, way, direct),
         };
+        self.last = Some((*item, from));
         let planes = matches!(item.way, Way::Library(_, Output::Planes));
         let formats = self.formats_of[item.job];
         let format = if planes { formats.planes } else { formats.plain };
@@ -379,6 +397,23 @@ impl<'a> Cutter<'a> {
             let from = from.after(first + u64::from(plane) * plane_bytes);
             let place = Place { plane: u32::from(tile.plane) + u32::from(plane), ..place };
             self.open.place(format, Placed { from, job: item.job, place });
+        }
+    }
+
+    /// Room for a tile in the open group: where its parts come from.
+    fn source_of(&mut self, item: &Item, way: Way, direct: bool) -> From {
+        let job = &self.jobs[item.job];
+        let tile = &job.plan.tiles()[item.tile];
+        match way {
+            Way::Fill => From::Nothing,
+            Way::Direct if direct => From::Image(self.open.span_of(item, tile, job.source.length())),
+            Way::Direct => From::Image(self.open.bytes_of(item, tile, false)),
+            Way::Host => {
+                let what = What::Tile { job: item.job, tile: item.tile };
+                From::Image(self.open.segment(job.plan.layout().plain_bytes(tile.rows), what))
+            }
+            Way::Device(route) => From::Decoded(self.open.decode(job, item, tile, (route, direct))),
+            Way::Library(route, output) => From::Decoded(self.open.give(job.plan, item, tile, (route, output))),
         }
     }
 
@@ -408,6 +443,7 @@ impl<'a> Cutter<'a> {
         if self.open.parts.is_empty() {
             return;
         }
+        self.last = None;
         let mut group = std::mem::take(&mut self.open);
         group.lay_out(self.formats, &self.bounds);
         self.done.push(group);

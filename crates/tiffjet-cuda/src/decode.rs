@@ -3,6 +3,7 @@
 mod pass;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -18,7 +19,7 @@ use crate::ffi::cufile::{PAGE, Transfer};
 use crate::ffi::driver::{Event, Failure, Stream};
 use crate::format::{format, in_planes, library, value, way};
 use crate::kernels::{Format, STATUS_LONGER};
-use crate::memory::{Gpu, LANES, SLOT, Streams};
+use crate::memory::{Gpu, LANES, Presence, SLOT, Streams};
 use crate::storage::{DeviceBuffer, download};
 use pass::Pass;
 
@@ -50,6 +51,8 @@ const WORTH: f64 = 1e-3;
 const UPLOAD: f64 = 40e9;
 /// A group of a small read is smaller than that of a large one, but not by more than this.
 const SMALLER: u64 = 4;
+/// Loads that a thread makes in a read, where it is not too small for that: nothing is on its way before the first are full.
+const ROUNDS: u64 = 4;
 /// The least that a load is worth a thread for.
 const LEAST_LOAD: u64 = 256 << 10;
 /// Bytes of a read from another machine that are worth a request for each thread.
@@ -163,8 +166,10 @@ struct Reading<'a> {
     options: &'a ReadOptions,
     name: Arc<str>,
     items: Vec<Item>,
-    /// For each status its item.
-    coded: Vec<usize>,
+    /// For each item whether it is the same tile as the one before.
+    shared: Vec<bool>,
+    /// For each status its items: more than one where windows share a tile.
+    coded: Vec<Range<usize>>,
     rects: Vec<Rect>,
     formats: Vec<Format>,
     formats_of: Vec<Formats>,
@@ -174,6 +179,8 @@ struct Reading<'a> {
     /// For each job the library that decodes its tiles, where one does.
     library_of: Vec<Option<(usize, Output)>>,
     begun: Instant,
+    /// For the other reads: there is this one.
+    _presence: Presence<'a>,
 }
 
 impl<'a> Reading<'a> {
@@ -189,6 +196,7 @@ impl<'a> Reading<'a> {
             options,
             name,
             items: Vec::new(),
+            shared: Vec::new(),
             coded: Vec::new(),
             rects: Vec::new(),
             formats: Vec::new(),
@@ -197,6 +205,7 @@ impl<'a> Reading<'a> {
             notes,
             library_of: Vec::new(),
             begun,
+            _presence: gpu.begin(),
         };
         debug_assert!(bytes > 0);
         for (job, ReadJob { source, plan }) in jobs.iter().enumerate() {
@@ -228,6 +237,7 @@ impl<'a> Reading<'a> {
             }
         }
         reading.share();
+        reading.gather();
         reading.number();
         Ok(reading)
     }
@@ -249,7 +259,7 @@ impl<'a> Reading<'a> {
                 .filter(|item| item.way == Way::Device(number))
                 .fold((0, 0u64), |(tiles, bytes), item| (tiles + 1, bytes.saturating_add(decoded(item))));
             let (device_tile, device, core) = route.rates();
-            let costs = Costs { device_tile, device, core, cores: self.threads(), upload: UPLOAD, worth: WORTH };
+            let costs = Costs { device_tile, device, core, cores: self.cores(), upload: UPLOAD, worth: WORTH };
             let shared = plan::route(tiles, bytes / tiles.max(1) as u64, &costs);
             // The last ones: the device can begin with the first while they are decoded.
             self.items.iter_mut().rev().filter(of_route).take(shared).for_each(|item| item.way = Way::Host);
@@ -268,13 +278,56 @@ impl<'a> Reading<'a> {
         }
     }
 
+    /// Puts windows of one file in the order of its bytes: what they share is decoded once, and what is near is read together.
+    fn gather(&mut self) {
+        self.shared = vec![false; self.items.len()];
+        let jobs = self.jobs;
+        if !self.is_shared() {
+            return;
+        }
+        let file = |item: &Item| std::ptr::from_ref(jobs[item.job].source).cast::<u8>();
+        // Files stay in the order in which they come.
+        let mut order: BTreeMap<*const u8, usize> = BTreeMap::new();
+        for item in &self.items {
+            let next = order.len();
+            order.entry(file(item)).or_insert(next);
+        }
+        let start = |item: &Item| jobs[item.job].plan.tiles()[item.tile].range.start;
+        self.items.sort_by_key(|item| (order.get(&file(item)).copied(), start(item)));
+        for (pair, shared) in self.items.windows(2).zip(self.shared.iter_mut().skip(1)) {
+            *shared = batch::is_same(jobs, &pair[0], &pair[1]);
+        }
+    }
+
+    /// Whether windows may share a tile. Not where those that fail are filled: what is in the way of a tile is told for the
+    /// window that it was read for.
+    fn is_shared(&self) -> bool {
+        self.jobs.len() > 1 && self.options.fill_failed.is_none()
+    }
+
     /// Gives each tile that the device decodes the place of its status.
     fn number(&mut self) {
         let decoded = |item: &Item| matches!(item.way, Way::Device(_) | Way::Library(..));
-        for (i, item) in self.items.iter_mut().enumerate().filter(|(_, item)| decoded(item)) {
-            item.id = self.coded.len() as u32;
-            self.coded.push(i);
+        for i in (0..self.items.len()).filter(|&i| decoded(&self.items[i])).collect::<Vec<_>>() {
+            match self.coded.last_mut() {
+                Some(last) if last.end == i && self.shared[i] => last.end = i + 1,
+                _ => self.coded.push(i..i + 1),
+            }
+            self.items[i].id = self.coded.len() as u32 - 1;
         }
+    }
+
+    /// Items whose status is bad, in the order of windows, with it.
+    fn with_status(&self, bad: Vec<(usize, u32)>) -> Vec<(Item, u32)> {
+        let items = |(id, status): (usize, u32)| self.items[self.coded[id].clone()].iter().map(move |i| (*i, status));
+        let mut all: Vec<(Item, u32)> = bad.into_iter().flat_map(items).collect();
+        all.sort_by_key(|(item, _)| (item.job, item.tile));
+        all
+    }
+
+    /// The first of each run of items that are one tile.
+    fn distinct(&self) -> impl Iterator<Item = &Item> {
+        self.items.iter().zip(&self.shared).filter(|(_, shared)| !**shared).map(|(item, _)| item)
     }
 
     /// The place of a format in the list. Windows of one file, and of files that are alike, share one.
@@ -319,12 +372,15 @@ impl<'a> Reading<'a> {
     fn bounds(&self, output: u64) -> Result<(Bounds, usize)> {
         let statuses = 4 * self.coded.len() as u64 + 256;
         let result = output.saturating_add(statuses);
-        let free = self.refused(self.gpu.room(result.saturating_add(self.settings.budget)))?;
+        let cost = |item: &Item| batch::cost(&self.jobs[item.job], item, self.formats_of[item.job].direct);
+        // Groups are as large as the largest: twice what all tiles need is enough for all of them at once.
+        let all = self.distinct().map(cost).fold(0u64, u64::saturating_add).saturating_mul(2);
+        let enough = result.saturating_add(self.settings.budget.min(all));
+        let free = self.refused(self.gpu.room(enough))?;
         let left = free.checked_sub(result).ok_or_else(|| {
             Error::limit(&self.name, format!("bytes of memory of {} for the pixels", self.gpu.device), output, free)
         })?;
         let budget = left.min(self.settings.budget);
-        let cost = |item: &Item| batch::cost(&self.jobs[item.job], item, self.formats_of[item.job].direct);
         let largest = self.items.iter().map(cost).max().unwrap_or(1);
         if largest > budget {
             let what = format!("bytes of memory of {} for one tile beside the pixels", self.gpu.device);
@@ -332,14 +388,14 @@ impl<'a> Reading<'a> {
         }
         // The shares of lanes are whole pages; one lane alone takes what it needs.
         let page = largest.next_multiple_of(PAGE);
-        let lanes = (budget / page).clamp(1, self.settings.lanes.clamp(1, LANES) as u64);
+        let bytes: u64 = self.distinct().map(|item| self.loaded(item)).sum();
+        let lanes = (budget / page).clamp(1, self.lanes(bytes) as u64);
         let share = budget / lanes;
         let share = if lanes == 1 { share } else { share - share % PAGE };
-        let bytes: u64 = self.items.iter().map(|item| self.loaded(item)).sum();
         // From far away loads arrive side by side, and nothing is copied before one is whole: two rounds of them overlap.
         let threads = match self.is_far() {
             true => 2 * self.fetchers().current_num_threads() as u64,
-            false => self.threads() as u64,
+            false => self.cores() as u64,
         };
         // Where a request costs time, loads are made small to keep all threads busy only where there are many of them.
         let least = match self.is_far() {
@@ -347,11 +403,12 @@ impl<'a> Reading<'a> {
             true => SLOT as u64 / 4,
             false => LEAST_LOAD,
         };
-        let load = (bytes / threads.max(1)).clamp(least, SLOT as u64).next_multiple_of(4096);
+        let rounds = if self.is_far() { 1 } else { ROUNDS };
+        let load = (bytes / (rounds * threads.max(1))).clamp(least, SLOT as u64).next_multiple_of(4096);
         // One group more than there are lanes waits for the first of them: with few large tiles, twice as long.
         let most = self.settings.group.max(1);
         let image = bytes.div_ceil(lanes).clamp((most / SMALLER).max(1), most);
-        Ok((Bounds { group: share, image, load, direct: false }, lanes as usize))
+        Ok((Bounds { group: share, image, load, direct: false, shared: self.is_shared() }, lanes as usize))
     }
 
     /// Bytes that pass through the ring for a tile.
@@ -367,6 +424,19 @@ impl<'a> Reading<'a> {
     /// Whether files of other machines are read.
     fn is_far(&self) -> bool {
         self.jobs.iter().any(|job| job.source.distance().is_far())
+    }
+
+    /// Lanes that a read of so many bytes may have. Where there are others, their tiles are decoded while those of this one
+    /// arrive; a small one needs no more than one then.
+    fn lanes(&self, bytes: u64) -> usize {
+        let most = self.settings.lanes.clamp(1, LANES);
+        let least = if bytes <= self.settings.group / 2 { 1 } else { most.min(2) };
+        (most / self.gpu.company()).max(least)
+    }
+
+    /// Its share of the cores.
+    fn cores(&self) -> usize {
+        (self.threads() / self.gpu.company()).max(1)
     }
 
     /// Threads that fill slots.
@@ -388,6 +458,7 @@ impl<'a> Reading<'a> {
         let outputs: Vec<u64> = (0..self.jobs.len() as u64).map(|i| output + i * window).collect();
         let mut report = self.report();
         report.bytes_out = bytes;
+        self.refused(self.gpu.widen(streams, bounds.1))?;
         let statuses = Statuses::take(self, &streams.lanes[0])?;
         let pass =
             Pass { reading: self, outputs: &outputs, statuses: statuses.address(), bounds, dry: false, timing: None };
@@ -406,9 +477,7 @@ impl<'a> Reading<'a> {
             failed.entry(job).or_insert(error);
         }
         self.stop_at_first(&mut failed)?;
-        let refused = self.refused(refused)?;
-        let mut refused: Vec<(Item, u32)> =
-            refused.into_iter().map(|(id, status)| (self.items[self.coded[id]], status)).collect();
+        let mut refused = self.with_status(self.refused(refused)?);
         if let Some(short) = short.filter(|items| !items.is_empty()) {
             self.read_again(&pass, streams, &short, (&mut refused, &mut failed))?;
             let what = format!("{} tiles read again by the host: cuFile gave fewer bytes than asked for", short.len());
@@ -450,8 +519,7 @@ impl<'a> Reading<'a> {
         let bad = self.refused(statuses.read(streams))?;
         let again = |item: &Item| items.iter().any(|other| (other.job, other.tile) == (item.job, item.tile));
         refused.retain(|(item, _)| !again(item));
-        let coded = |id: usize| self.items[self.coded[id]];
-        refused.extend(bad.into_iter().map(|(id, status)| (coded(id), status)).filter(|(item, _)| again(item)));
+        refused.extend(self.with_status(bad).into_iter().filter(|(item, _)| again(item)));
         for (job, error) in outcome.failed {
             failed.entry(job).or_insert(error);
         }
@@ -536,7 +604,7 @@ impl<'a> Reading<'a> {
     fn copy_alone(&self, streams: &Streams, timing: &(Event, Event), to: u64, length: u64) -> Result<f64, Failure> {
         let stream = &streams.lanes[0];
         let mut slots = (0..4).map(|_| self.gpu.ring.take()).collect::<Result<Vec<_>, _>>()?;
-        let mut left: u64 = self.items.iter().map(|item| self.loaded(item)).sum();
+        let mut left: u64 = self.distinct().map(|item| self.loaded(item)).sum();
         timing.0.record(stream)?;
         for i in 0.. {
             let bytes = left.min(SLOT as u64).min(length);
@@ -663,12 +731,12 @@ impl<'a> Statuses<'a> {
     fn read(self, streams: &mut Streams) -> Result<Vec<(usize, u32)>, Failure> {
         let (main, gpu) = (&streams.lanes[0], self.reading.gpu);
         if self.count == 0 {
-            main.wait()?;
+            streams.wait(gpu)?;
             return Ok(Vec::new());
         }
         gpu.kernels.first_bad(main, self.address(), self.count, self.word)?;
         main.download(self.word, &mut streams.verdict, Self::WORD as usize)?;
-        main.wait()?;
+        streams.wait(gpu)?;
         let mut bad = Vec::new();
         if streams.verdict.bytes()[..Self::WORD as usize] != [0xff; Self::WORD as usize] {
             let mut statuses = vec![0; 4 * self.count as usize];

@@ -354,7 +354,9 @@ impl<'a> Fetch<'a> {
         self.fill(number, load, opened, &mut slot.memory.bytes_mut()[..length]);
         let copied = match self.dry {
             true => Ok(()),
-            false => stream.upload(&slot.memory, 0, length, at).and_then(|()| slot.copied(stream)),
+            false => {
+                stream.upload(&slot.memory, 0, length, at).and_then(|()| slot.copied(stream, self.gpu.is_shared()))
+            }
         };
         self.gpu.ring.give_back(slot);
         copied
@@ -373,7 +375,9 @@ impl<'a> Fetch<'a> {
                 let mut slot = self.gpu.ring.take()?;
                 slot.memory.bytes_mut()[..piece.len()].copy_from_slice(piece);
                 let to = at + (i * SLOT) as u64;
-                let copied = stream.upload(&slot.memory, 0, piece.len(), to).and_then(|()| slot.copied(stream));
+                let copied = stream
+                    .upload(&slot.memory, 0, piece.len(), to)
+                    .and_then(|()| slot.copied(stream, self.gpu.is_shared()));
                 self.gpu.ring.give_back(slot);
                 copied
             });

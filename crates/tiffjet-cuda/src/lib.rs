@@ -52,6 +52,13 @@ pub fn devices() -> Result<Vec<DeviceInfo>> {
     (0..driver.devices().map_err(failed)?).map(|i| DeviceInfo::new(driver, i).map_err(failed)).collect()
 }
 
+/// Asks the driver for 32 streams side by side (`CUDA_DEVICE_MAX_CONNECTIONS`), unless the environment says how many, or has
+/// `TIFFJET_KEEP_ENVIRONMENT`. Said before anybody uses CUDA, it counts for all who do; [`Cuda::new`] says it too. To be
+/// called while no other thread reads the environment.
+pub fn ask_for_streams() {
+    ffi::driver::widen();
+}
+
 /// Whether there is a device that can be used; an error says why not.
 pub fn available() -> Result<()> {
     let devices = devices()?;

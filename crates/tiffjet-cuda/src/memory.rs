@@ -1,6 +1,7 @@
 //! One device: its context, streams, memory and the pinned ring, made when first used and kept for the process.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -8,7 +9,7 @@ use tiffjet::{Error, Result};
 
 use crate::ffi::cufile::{Buffer, CuFile};
 use crate::ffi::driver::{
-    Absence, Attribute, Context, Current, Driver, Event, Failure, Pinned, Pool, PoolValue, Stream,
+    Absence, Attribute, Context, Current, Driver, Event, EventKind, Failure, Pinned, Pool, PoolValue, Stream,
 };
 use crate::ffi::lend::{Lender, Refusal};
 use crate::ffi::load::Missing;
@@ -29,8 +30,9 @@ const SLOTS: usize = 40;
 const THREADS: usize = 24;
 /// Threads that wait for other machines or for storage, so that the number of cores does not matter.
 const FAR_THREADS: usize = 32;
-/// Device memory that stays with the pool between reads.
-const KEPT: u64 = 4 << 30;
+/// Device memory that stays with the pool between reads, at least, and the part of the device's memory where that is more:
+/// what many reads at once have is taken from the device again and again if it is not kept.
+const KEPT: (u64, u64) = (4 << 30, 16);
 /// Tiles of JPEG 2000 that are decoded at once: each has a state with memory for all steps of one.
 const JPEG2000_STATES: usize = 32;
 /// Batches of JPEG that are decoded at once.
@@ -110,6 +112,17 @@ pub struct Gpu {
     buffer: Mutex<Option<Buffer>>,
     streams: Mutex<Vec<Streams>>,
     lanes: Mutex<Vec<Lane>>,
+    /// Reads that are under way.
+    reads: AtomicUsize,
+}
+
+/// One of the reads that are under way on a device.
+pub struct Presence<'a>(&'a AtomicUsize);
+
+impl Drop for Presence<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// A stream of a write, with what waits for it and what the host and the device tell each other.
@@ -136,9 +149,20 @@ pub struct Streams {
     pub begins: Vec<Event>,
     /// Where the one word comes that says how it went.
     pub verdict: Pinned,
+    /// The end of a read that is not alone.
+    end: Event,
 }
 
 impl Streams {
+    /// Waits for all that the first one has. Who is not alone sleeps: the cores have slots of other reads to fill.
+    pub fn wait(&self, gpu: &Gpu) -> Result<(), Failure> {
+        if gpu.is_shared() {
+            self.end.record(&self.lanes[0])?;
+            return self.end.wait();
+        }
+        self.lanes[0].wait()
+    }
+
     /// Waits for all of them, whatever they say.
     pub fn settle(&self) {
         self.lanes.iter().for_each(|stream| drop(stream.wait()));
@@ -223,7 +247,7 @@ impl Gpu {
         }
         let context = driver.device(ordinal).and_then(|device| device.context()).map_err(failed)?;
         let _current = context.enter().map_err(failed)?;
-        let pool = context.pool(KEPT).map_err(failed)?;
+        let pool = context.pool(KEPT.0.max(info.memory / KEPT.1)).map_err(failed)?;
         // A lane that waits for another's memory would undo what lanes are for.
         pool.set(PoolValue::ReuseByWaiting, 0).map_err(failed)?;
         let kernels = Kernels::load(&context, info.capability).map_err(failed)?;
@@ -252,6 +276,7 @@ impl Gpu {
             buffer: Mutex::default(),
             streams: Mutex::default(),
             lanes: Mutex::default(),
+            reads: AtomicUsize::new(0),
             device,
             info,
         })
@@ -264,12 +289,28 @@ impl Gpu {
 
     /// An event.
     pub fn event(&self) -> Result<Event, Failure> {
-        self.context.event(false)
+        self.context.event(EventKind::Plain)
     }
 
     /// An event that can be asked how long it took.
     pub fn timed_event(&self) -> Result<Event, Failure> {
-        self.context.event(true)
+        self.context.event(EventKind::Timed)
+    }
+
+    /// One read more is under way, as long as what this gives is alive.
+    pub fn begin(&self) -> Presence<'_> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        Presence(&self.reads)
+    }
+
+    /// Reads that share the device and the cores at this moment, the one that asks included.
+    pub fn company(&self) -> usize {
+        self.reads.load(Ordering::Relaxed).max(1)
+    }
+
+    /// Whether there is more than one.
+    pub fn is_shared(&self) -> bool {
+        self.company() > 1
     }
 
     /// Its memory.
@@ -339,15 +380,27 @@ impl Gpu {
         make().map_err(|(Refusal::Data(failure) | Refusal::Failed(failure))| failure.to_string())
     }
 
-    /// Streams for one read, used before or new.
+    /// Streams for one read, used before or new: one lane at least.
     pub fn take_streams(&self) -> Result<Streams, Failure> {
         if let Some(streams) = self.streams.lock().unwrap_or_else(PoisonError::into_inner).pop() {
             return Ok(streams);
         }
-        let lanes = (0..LANES).map(|_| self.context.stream()).collect::<Result<Vec<_>, _>>()?;
-        let events = || (0..LANES).map(|_| self.context.event(false)).collect::<Result<Vec<_>, _>>();
-        let (joins, begins) = (events()?, events()?);
-        Ok(Streams { lanes, joins, begins, verdict: self.context.pinned(4096)? })
+        let (verdict, end) = (self.context.pinned(4096)?, self.context.event(EventKind::Quiet)?);
+        let mut streams = Streams { lanes: Vec::new(), joins: Vec::new(), begins: Vec::new(), verdict, end };
+        self.widen(&mut streams, 1)?;
+        Ok(streams)
+    }
+
+    /// Gives a read as many lanes. They are made when they are needed: the device runs so many streams side by side and no
+    /// more, and those that nobody uses count.
+    pub fn widen(&self, streams: &mut Streams, lanes: usize) -> Result<(), Failure> {
+        while streams.lanes.len() < lanes {
+            let (join, begin) = (self.event()?, self.event()?);
+            streams.lanes.push(self.context.stream()?);
+            streams.joins.push(join);
+            streams.begins.push(begin);
+        }
+        Ok(())
     }
 
     /// Memory of `length` bytes at least that storage can write to: the one that is kept where it suffices.
@@ -385,7 +438,7 @@ impl Gpu {
         if let Some(lane) = self.lanes.lock().unwrap_or_else(PoisonError::into_inner).pop() {
             return Ok(lane);
         }
-        let event = || self.context.event(false);
+        let event = || self.event();
         let notes = self.context.pinned(NOTES)?;
         Ok(Lane { stream: self.context.stream()?, ready: event()?, known: event()?, free: event()?, notes })
     }
@@ -431,24 +484,25 @@ fn crew(threads: usize, name: &'static str) -> Result<ThreadPool, rayon::ThreadP
 pub struct Slot {
     /// Its memory.
     pub memory: Pinned,
-    /// When its last copy is done.
-    done: Event,
-    /// Whether there was one.
-    copied: bool,
+    /// When its last copy is done: for one who is in a hurry, and for one who leaves the core to others.
+    done: [Event; 2],
+    /// Which of them has a copy before it.
+    copied: Option<usize>,
 }
 
 impl Slot {
-    /// The stream has a copy from it.
-    pub fn copied(&mut self, stream: &Stream) -> Result<(), Failure> {
-        self.copied = true;
-        self.done.record(stream)
+    /// The stream has a copy from it. Whoever waits for that sleeps where it is to be quiet.
+    pub fn copied(&mut self, stream: &Stream, quiet: bool) -> Result<(), Failure> {
+        let which = usize::from(quiet);
+        self.copied = Some(which);
+        self.done[which].record(stream)
     }
 
     /// Waits for its copy.
     pub fn settle(&mut self) -> Result<(), Failure> {
-        if self.copied {
-            self.done.wait()?;
-            self.copied = false;
+        if let Some(which) = self.copied {
+            self.done[which].wait()?;
+            self.copied = None;
         }
         Ok(())
     }
@@ -509,7 +563,8 @@ impl Ring {
     }
 
     fn make(&self) -> Result<Slot, Failure> {
-        Ok(Slot { memory: self.context.pinned(SLOT)?, done: self.context.event(false)?, copied: false })
+        let done = [self.context.event(EventKind::Plain)?, self.context.event(EventKind::Quiet)?];
+        Ok(Slot { memory: self.context.pinned(SLOT)?, done, copied: None })
     }
 
     fn lose(&self) {
@@ -520,6 +575,6 @@ impl Ring {
 
 impl Slot {
     fn is_settled(&self) -> bool {
-        !self.copied || self.done.is_done().unwrap_or(true)
+        self.copied.is_none_or(|which| self.done[which].is_done().unwrap_or(true))
     }
 }

@@ -91,7 +91,7 @@ pub fn download(gpu: &Gpu, stream: &Stream, address: u64, out: &mut [u8]) -> Res
         let mut slot = slot(gpu, &mut waiting)?;
         let copied = stream
             .download(address + (i * SLOT) as u64, &mut slot.memory, piece.len())
-            .and_then(|()| slot.copied(stream));
+            .and_then(|()| slot.copied(stream, gpu.is_shared()));
         waiting.push_back((slot, piece));
         copied
     });

@@ -212,6 +212,49 @@ fn child_filled() {
 }
 
 #[test]
+fn windows_that_share_tiles_have_them_decoded_once() {
+    fake::child("child_windows", &[]);
+}
+
+#[test]
+#[ignore = "in a process with the fake driver"]
+fn child_windows() {
+    let cuda = Cuda::new(0).unwrap();
+    let small = cuda.with(Settings { group: 3000, lanes: 2, ..Settings::default() });
+    for compression in [Compression::None, Compression::Lzw, Compression::Deflate, Compression::Zstd] {
+        let tiff = Tiff::new(130, 100).bits(16).tile(32, 32).compression(compression.clone());
+        let good = tiff.build(&tiff.terrain(3));
+        let mut bad = good.clone();
+        let damaged = open("good", good.clone()).plan(&Window::default()).unwrap().tiles()[6].range.clone();
+        bad[damaged.start as usize..damaged.end as usize].fill(0xff);
+        for image in [open("good", good), open("bad", bad)] {
+            let window = |i: u32| (7 * i % 60, 11 * i % 80);
+            let plans: Vec<_> = (0..20)
+                .map(window)
+                .map(|(y, x)| Window { rows: Some(y..y + 40), cols: Some(x..x + 50), ..Window::default() })
+                .map(|window| image.plan(&window).unwrap())
+                .collect();
+            let jobs: Vec<_> = plans.iter().map(|plan| ReadJob { source: &**image.source(), plan }).collect();
+            let options = ReadOptions { fill_failed: Some(vec![9, 0]), ..ReadOptions::default() };
+            let host = Cpu::shared().unwrap().read(&jobs, &options).unwrap();
+            for backend in [&cuda, &small] {
+                let device = backend.read(&jobs, &options).unwrap();
+                assert!(bytes(&host) == bytes(&device), "{compression:?}");
+                assert_eq!(host.report.failures, device.report.failures);
+                for options in [ReadOptions::default(), FORBID] {
+                    match backend.read(&jobs, &options) {
+                        Ok(device) => assert!(bytes(&host) == bytes(&device), "{compression:?}"),
+                        Err(Error::Tile { row, col, .. }) => assert_eq!((row, col), (1, 1), "{compression:?}"),
+                        Err(other) => panic!("{other}"),
+                    }
+                    assert_eq!(backend.read(&jobs, &options).is_err(), !host.report.failures.is_empty());
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn what_the_driver_refuses_is_an_error_and_no_more() {
     for (rule, word) in [
         ("cuInit=100", "not available"),
@@ -287,6 +330,36 @@ fn child_good() {
     let job = ReadJob { source: &**image.source(), plan: &plan };
     let refused = cuda.read_into(&[job], Destination::Host(&mut [0; 10]), &ReadOptions::default());
     assert!(matches!(refused, Err(Error::InvalidArgument { .. })));
+}
+
+#[test]
+fn many_reads_at_once_share_the_device() {
+    fake::child("child_reads", &[]);
+}
+
+#[test]
+#[ignore = "in a process with the fake driver"]
+fn child_reads() {
+    const THREADS: usize = 12;
+    let backends = [Cuda::new(0).unwrap(), Cuda::new(0).unwrap()];
+    for compression in [Compression::None, Compression::Deflate, Compression::Zstd] {
+        let tiff = Tiff::new(700, 600).bits(16).tile(64, 64).compression(compression);
+        let image = open("shared", tiff.build(&tiff.terrain(3)));
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (image, backend) = (&image, &backends[thread % 2]);
+                scope.spawn(move || {
+                    for turn in 0..3 {
+                        let (top, left) = (30 * thread as u32, 100 * turn);
+                        let window =
+                            Window { rows: Some(top..top + 250), cols: Some(left..left + 333), ..Window::default() };
+                        let expected = image.read(&window).unwrap();
+                        assert!(bytes(&image.read_on(backend, &window).unwrap()) == bytes(&expected), "{window:?}");
+                    }
+                });
+            }
+        });
+    }
 }
 
 #[test]

@@ -22,6 +22,8 @@ use pyo3::prelude::*;
 
 #[pymodule(gil_used = false)]
 fn _tiffjet(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    // CuPy and PyTorch start the driver where they are used first, and with it the number of streams is settled.
+    tiffjet_cuda::ask_for_streams();
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     error::add_to(m)?;
     m.add_class::<crs::Crs>()?;
@@ -37,6 +39,7 @@ fn _tiffjet(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(many::read_many, m)?)?;
     m.add_function(wrap_pyfunction!(many::read_phases, m)?)?;
     m.add_function(wrap_pyfunction!(validate::validate, m)?)?;
+    m.add_function(wrap_pyfunction!(writer::send_part, m)?)?;
     m.add_function(wrap_pyfunction!(device::check, m)?)?;
     m.add_function(wrap_pyfunction!(doctor::codecs, m)?)?;
     m.add_function(wrap_pyfunction!(doctor::devices, m)?)?;

@@ -11,7 +11,8 @@ use tiffjet::geo::{BandMetadata, Gcp, Geo, Items, Metadata};
 use tiffjet::sink::{Sink, StreamSink};
 use tiffjet::source::{Remote, redacted};
 use tiffjet::{
-    BigTiff, Blocks, DType, Error, Fallback, Nodata, Overviews, Prediction, Resampling, Rows, RowsView, WriteOptions,
+    BigTiff, Blocks, Brought, DType, Error, Fallback, Nodata, Overviews, Prediction, Resampling, Rows, RowsView,
+    WriteOptions,
 };
 
 use crate::buffer::Bytes;
@@ -80,6 +81,12 @@ pub struct Writer {
     dtype: DType,
     /// The GPU that encodes.
     gpu: Option<i32>,
+    /// What those must name who send parts of the file themselves.
+    #[pyo3(get)]
+    upload: Option<String>,
+    /// Bytes that such a part has at least.
+    #[pyo3(get)]
+    part_bytes: usize,
     inner: Mutex<Option<tiffjet::Writer>>,
 }
 
@@ -96,7 +103,7 @@ impl Writer {
         let py = dst.py();
         let (dtype, mut chosen) = self::options(shape, dtype, options)?;
         let name = destination(dst)?;
-        let encoded = chosen.encoded;
+        let (encoded, shared) = (chosen.encoded, chosen.shared);
         let remote = Remote::new(std::mem::take(&mut chosen.storage_options)).map_err(raise)?;
         let (options, place) = chosen.finish(&name)?;
         // Who takes tiles alone needs no device for them.
@@ -108,11 +115,13 @@ impl Writer {
         });
         let tile_rows = plan.levels[0].format.height;
         let sink = sink(dst, &name, &remote)?;
-        let inner = run(py, || match encoded {
-            true => tiffjet::Writer::collect(sink, &options),
-            false => tiffjet::Writer::create_on(backend, sink, &options),
+        let (inner, upload) = run(py, || match (encoded, shared) {
+            (true, true) => tiffjet::Writer::share(sink, &options).map(|(writer, upload)| (writer, Some(upload))),
+            (true, false) => tiffjet::Writer::collect(sink, &options).map(|writer| (writer, None)),
+            (false, _) => tiffjet::Writer::create_on(backend, sink, &options).map(|writer| (writer, None)),
         })?;
-        Ok(Self { name, shape, tile_rows, floor, dtype, gpu, inner: Mutex::new(Some(inner)) })
+        let (part_bytes, inner) = (remote.part_bytes, Mutex::new(Some(inner)));
+        Ok(Self { name, shape, tile_rows, floor, dtype, gpu, upload, part_bytes, inner })
     }
 
     /// Takes the next rows: the bytes of a C-contiguous (band, rows, x) array, and one byte a pixel of a mask. Or, where a
@@ -155,14 +164,21 @@ impl Writer {
         Ok(())
     }
 
+    /// Takes plane, tile row, first column and lengths of tiles of the full image that others send.
+    fn note(&self, tiles: Vec<(u16, u32, u32, Vec<u64>)>) -> PyResult<()> {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let inner = inner.as_mut().ok_or_else(|| raise(self.closed()))?;
+        tiles.iter().try_for_each(|(plane, row, col, lengths)| inner.note((*plane, *row, *col), lengths)).map_err(raise)
+    }
+
     /// All rows are there: lays the file out and shows it.
     fn finish(&self, py: Python<'_>) -> PyResult<Written> {
-        let written = run(py, || {
-            let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
-            inner.ok_or_else(|| self.closed())?.finish()
-        })?;
-        let tiffjet::Written { bytes, big, levels, tiles, absent, report } = written;
-        Ok(Written { name: self.name.clone(), size: bytes, bigtiff: big, levels, tiles, absent, report })
+        self.end(py, tiffjet::Writer::finish)
+    }
+
+    /// All tiles are there, those of the full image in parts that others have sent, with what comes before and behind them.
+    fn finish_around(&self, py: Python<'_>, lead: Vec<u8>, parts: Vec<String>, tail: Vec<u8>) -> PyResult<Written> {
+        self.end(py, |writer| writer.finish_around(Brought { lead, parts, tail }))
     }
 
     /// Gives up: nothing is left of the file.
@@ -172,6 +188,19 @@ impl Writer {
 }
 
 impl Writer {
+    fn end(
+        &self,
+        py: Python<'_>,
+        act: impl FnOnce(tiffjet::Writer) -> tiffjet::Result<tiffjet::Written> + Send,
+    ) -> PyResult<Written> {
+        let written = run(py, || {
+            let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
+            act(inner.ok_or_else(|| self.closed())?)
+        })?;
+        let tiffjet::Written { bytes, big, levels, tiles, absent, report } = written;
+        Ok(Written { name: self.name.clone(), size: bytes, bigtiff: big, levels, tiles, absent, report })
+    }
+
     fn take(&self, py: Python<'_>, rows: Rows<'_>) -> PyResult<()> {
         run(py, || {
             let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
@@ -182,6 +211,25 @@ impl Writer {
     fn closed(&self) -> Error {
         Error::invalid(&self.name.as_str().into(), "the writer is finished")
     }
+}
+
+/// Sends pieces of bytes as one part of an object that a writer elsewhere makes; gives what stands for it.
+#[pyfunction]
+#[pyo3(name = "_send_part")]
+pub fn send_part(
+    py: Python<'_>,
+    url: &str,
+    storage_options: Vec<(String, String)>,
+    upload: &str,
+    number: usize,
+    pieces: Vec<Bound<'_, PyAny>>,
+) -> PyResult<String> {
+    let remote = Remote::new(storage_options).map_err(raise)?;
+    let mut bytes = Vec::new();
+    for piece in &pieces {
+        bytes.extend_from_slice(Bytes::of(piece)?.get());
+    }
+    run(py, || tiffjet::sink::send_part(url, &remote, upload, number, bytes))
 }
 
 fn destination(dst: &Bound<'_, PyAny>) -> PyResult<String> {
@@ -248,6 +296,8 @@ pub struct Options {
     storage_options: Vec<(String, String)>,
     /// Tiles will come, and no rows.
     encoded: bool,
+    /// Others send parts of the file themselves.
+    shared: bool,
 }
 
 impl Options {
@@ -259,6 +309,7 @@ impl Options {
             device: "auto".into(),
             storage_options: Vec::new(),
             encoded: false,
+            shared: false,
         }
     }
 
@@ -267,6 +318,7 @@ impl Options {
         match name {
             _ if value.is_none() => {}
             "encoded" => self.encoded = value.extract()?,
+            "shared" => self.shared = value.extract()?,
             "device" => self.device = value.extract()?,
             "storage_options" => self.storage_options = value.extract()?,
             "compression" => options.compression = value.extract::<String>()?.to_ascii_lowercase(),

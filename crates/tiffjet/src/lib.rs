@@ -36,7 +36,7 @@ pub use limits::Limits;
 pub use plan::{Frame, LevelPlan, OverviewPlan, ReadPlan, Resampling, Wanted, Window, WritePlan};
 pub use rows::{DeviceMask, DeviceRows, NewRows, Rows, RowsBuf, RowsView};
 pub use tensor::{Device, DeviceMemory, HostBuffer, Report, Storage, Tensor};
-pub use writer::{BigTiff, Blocks, Encoder, Overviews, Part, Prediction, WriteOptions, Writer, Written};
+pub use writer::{BigTiff, Blocks, Brought, Encoder, Overviews, Part, Prediction, WriteOptions, Writer, Written};
 
 /// The examples of the README compile.
 #[cfg(doctest)]

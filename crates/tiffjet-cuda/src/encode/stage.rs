@@ -194,7 +194,7 @@ impl Stage {
             let _current = gpu.enter()?;
             let mut slot = gpu.ring.take()?;
             slot.memory.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
-            let copied = stream.upload(&slot.memory, 0, bytes.len(), to).and_then(|()| slot.copied(stream));
+            let copied = stream.upload(&slot.memory, 0, bytes.len(), to).and_then(|()| slot.copied(stream, false));
             gpu.ring.give_back(slot);
             copied
         };

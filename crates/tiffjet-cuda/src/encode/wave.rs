@@ -377,7 +377,7 @@ impl Waves {
                 if length > 0 {
                     wave.lane.stream.download(begin, &mut slot.memory, length)?;
                 }
-                slot.copied(&wave.lane.stream)
+                slot.copied(&wave.lane.stream, false)
             });
             self.refused(copied)?;
             let place = |at: u64, length: u64| (at - begin) as usize..(at - begin + length) as usize;

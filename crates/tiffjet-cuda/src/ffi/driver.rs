@@ -173,8 +173,9 @@ macro_rules! call {
 }
 
 /// Asks for more streams that run side by side than the eight that the driver has by itself, unless somebody has said how
-/// many: what has a stream for each tile, as nvJPEG2000, is twice as fast. It counts where nobody has started the driver yet.
-fn widen() {
+/// many: what has a stream for each tile, as nvJPEG2000, and many reads at once are faster. It counts where nobody has started the
+/// driver yet.
+pub fn widen() {
     const STREAMS: (&str, &str) = ("CUDA_DEVICE_MAX_CONNECTIONS", "32");
     const FORBIDDEN: &str = "TIFFJET_KEEP_ENVIRONMENT";
     if std::env::var_os(STREAMS.0).is_none() && std::env::var_os(FORBIDDEN).is_none() {
@@ -368,11 +369,10 @@ impl Context {
         Ok(Stream { driver: self.driver, handle })
     }
 
-    /// An event; `timed` ones can be asked how long it took.
-    pub fn event(&self, timed: bool) -> Result<Event> {
-        const DISABLE_TIMING: c_uint = 2;
+    /// An event of a kind.
+    pub fn event(&self, kind: EventKind) -> Result<Event> {
         let mut handle = std::ptr::null_mut();
-        call!(self.driver, cuEventCreate(&mut handle, if timed { 0 } else { DISABLE_TIMING }))?;
+        call!(self.driver, cuEventCreate(&mut handle, kind as c_uint))?;
         Ok(Event { driver: self.driver, handle })
     }
 
@@ -610,6 +610,17 @@ impl Stream {
     pub fn give_back(&self, address: u64) -> Result<()> {
         call!(self.driver, cuMemFreeAsync(address, self.handle))
     }
+}
+
+/// What an event is for, in the driver's flags.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventKind {
+    /// Who waits for it keeps a core busy, and goes on at once.
+    Plain = 2,
+    /// The same, and it can be asked how long it took.
+    Timed = 0,
+    /// Who waits for it sleeps, and goes on a little later.
+    Quiet = 3,
 }
 
 /// A point in a stream.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::driver::{Context, Event, Failure, Locked, Stream};
+use super::driver::{Context, Event, EventKind, Failure, Locked, Stream};
 
 /// Pixels in device memory that a library encodes: samples of a pixel side by side, rows one behind the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,13 @@ pub struct Turn {
 impl Turn {
     /// Nothing to do yet.
     pub fn new(context: Context) -> Result<Self, Failure> {
-        Ok(Self { context, stream: context.stream()?, done: context.event(false)?, busy: false, input: None })
+        Ok(Self {
+            context,
+            stream: context.stream()?,
+            done: context.event(EventKind::Plain)?,
+            busy: false,
+            input: None,
+        })
     }
 
     /// Its stream.

@@ -43,6 +43,18 @@ impl<T: ObjectStore + MultipartStore> Store for T {}
 /// A part of an upload that has arrived.
 pub(crate) struct Part(PartId);
 
+impl Part {
+    /// One that another process has sent, from what stands for it.
+    pub(crate) fn known(token: &str) -> Self {
+        Self(PartId { content_id: token.to_owned() })
+    }
+
+    /// What stands for it in other processes.
+    pub(crate) fn token(self) -> String {
+        self.0.content_id
+    }
+}
+
 /// An object of a store, there or to be.
 pub(crate) struct Bucket {
     name: Arc<str>,

@@ -14,6 +14,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::mapped::{self, Mapped, Room};
 use super::{Patches, Sink};
 use crate::error::{Error, Result};
 
@@ -23,7 +24,7 @@ const SUFFIX: &str = ".tiffjet-part";
 const BUFFER: usize = 64 << 10;
 /// How `statfs` names a file system in memory.
 const TMPFS: u64 = 0x0102_1994;
-/// Bytes of a file that takes longer to free than a thread to start.
+/// Bytes of a file that takes longer to free, or to find pages for, than a thread to start.
 const LARGE: u64 = 4 << 20;
 
 /// A local file that appears when it is whole.
@@ -34,6 +35,14 @@ pub struct FileSink {
     directory: PathBuf,
     part: PathBuf,
     file: BufWriter<File>,
+    /// Bytes so far, those of the buffer among them.
+    length: u64,
+    /// Whether it is memory itself.
+    in_memory: bool,
+    /// Whether room can be had in it, as far as is known.
+    gives_room: bool,
+    /// Room ahead of what is written, where somebody has said how much will come.
+    room: Option<Room>,
     committed: bool,
 }
 
@@ -62,12 +71,17 @@ impl FileSink {
         };
         remove_stale(&directory, &base);
         let (part, file) = create_locked(&directory, &base)?;
+        let in_memory = rustix::fs::fstatfs(&file).is_ok_and(|system| system.f_type as u64 == TMPFS);
         let mut sink = Self {
             name: name.clone(),
             target,
             directory,
             part,
             file: BufWriter::with_capacity(BUFFER, file),
+            length: 0,
+            in_memory,
+            gives_room: in_memory,
+            room: None,
             committed: false,
         };
         if let Some(old) = old {
@@ -76,16 +90,23 @@ impl FileSink {
         Ok(sink)
     }
 
+    /// Goes on without room: the file is as long as what was written to it.
+    fn leave_room(&mut self) -> std::io::Result<Option<Mapped>> {
+        let Some(room) = self.room.take() else { return Ok(None) };
+        let mapped = room.end();
+        self.file.get_ref().set_len(self.length)?;
+        Ok(mapped)
+    }
+
     fn publish(&mut self) -> std::io::Result<()> {
         use std::io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
         self.file.flush()?;
+        let mapped = self.leave_room()?;
         self.file.get_ref().sync_all()?;
         let old = File::open(&self.target).ok();
         fs::rename(&self.part, &self.target)?;
         self.committed = true;
-        if let Some(old) = old {
-            let_go(old);
-        }
+        let_go(old, mapped);
         // The name is on the disk when its directory is. Not every directory can be opened or synced: then the file
         // is there all the same.
         match File::open(&self.directory).and_then(|directory| directory.sync_all()) {
@@ -101,7 +122,12 @@ impl Sink for FileSink {
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.file.write_all(bytes).map_err(|e| Error::io(&self.name, e))
+        if self.room.is_some() && bytes.len() >= mapped::LEAST {
+            return self.write_all(&[bytes]);
+        }
+        self.file.write_all(bytes).map_err(|e| Error::io(&self.name, e))?;
+        self.length += bytes.len() as u64;
+        Ok(())
     }
 
     fn write_all(&mut self, parts: &[&[u8]]) -> Result<()> {
@@ -111,13 +137,33 @@ impl Sink for FileSink {
         }
         let mut write = || {
             self.file.flush()?;
+            if let Some(room) = self.room.as_mut().filter(|_| total >= mapped::LEAST) {
+                if room.write(self.file.get_ref(), self.length, parts) {
+                    return self.file.get_mut().seek(SeekFrom::Start(self.length + total as u64)).map(drop);
+                }
+                // What is in the way, a plain write says; it begins where the last one ended.
+                drop(self.leave_room()?);
+                self.gives_room = false;
+            }
             write_parts(self.file.get_mut(), parts)
         };
-        write().map_err(|e| Error::io(&self.name, e))
+        write().map_err(|e| Error::io(&self.name, e))?;
+        self.length += total as u64;
+        Ok(())
     }
 
     fn is_memory(&self) -> bool {
-        rustix::fs::fstatfs(self.file.get_ref()).is_ok_and(|system| system.f_type as u64 == TMPFS)
+        self.in_memory
+    }
+
+    fn hurry(&mut self, bytes: Option<u64>) {
+        if self.gives_room && self.room.is_none() {
+            self.room = Room::new();
+            self.gives_room = self.room.is_some();
+        }
+        if let (Some(room), Some(bytes)) = (&mut self.room, bytes.filter(|&bytes| bytes >= LARGE)) {
+            room.expect(self.file.get_ref(), bytes);
+        }
     }
 
     fn copy(&mut self, file: &mut File, range: Range<u64>) -> Result<()> {
@@ -129,7 +175,10 @@ impl Sink for FileSink {
             std::io::copy(&mut Read::by_ref(file).take(length), self.file.get_mut())
         };
         match run() {
-            Ok(copied) if copied == length => Ok(()),
+            Ok(copied) if copied == length => {
+                self.length += length;
+                Ok(())
+            }
             Ok(_) => Err(Error::io(&self.name, std::io::ErrorKind::UnexpectedEof.into())),
             Err(e) => Err(Error::io(&self.name, e)),
         }
@@ -182,12 +231,12 @@ fn write_parts(file: &mut File, parts: &[&[u8]]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The last who holds a file that has no name any more frees its pages, which takes a while for a large one: nobody waits
-/// for that.
-fn let_go(file: File) {
-    if file.metadata().is_ok_and(|file| file.len() >= LARGE) {
-        // Without a thread it is freed here.
-        let _ = std::thread::Builder::new().name("tiffjet-free".into()).spawn(move || drop(file));
+/// The last who holds a file that has no name any more frees its pages, which takes a while for a large one, and so does
+/// taking a mapping away: nobody waits for that.
+fn let_go(old: Option<File>, mapped: Option<Mapped>) {
+    if mapped.is_some() || old.as_ref().is_some_and(|old| old.metadata().is_ok_and(|old| old.len() >= LARGE)) {
+        // Without a thread it is done here.
+        let _ = std::thread::Builder::new().name("tiffjet-free".into()).spawn(move || drop((old, mapped)));
     }
 }
 
@@ -291,6 +340,53 @@ mod tests {
         sink.write_all(&[]).unwrap();
         Box::new(sink).commit().unwrap();
         assert!(fs::read(&path).unwrap() == [b"head", &pixels[..], b"tail"].concat());
+    }
+
+    #[test]
+    fn a_file_in_memory_has_room_ahead_and_none_at_the_end() {
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let path = dir.path().join("a.tif");
+        let pixels: Vec<u8> = (0..30_000_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        for expected in [None, Some(1), Some(5 << 20), Some(20 << 20), Some(300 << 20)] {
+            let mut sink = FileSink::create(&path).unwrap();
+            assert!(sink.is_memory());
+            sink.write(b"head").unwrap();
+            sink.hurry(expected);
+            assert!(sink.room.is_some());
+            // Small ones, large ones, and many together.
+            for (i, part) in pixels.chunks(3_000_000).enumerate() {
+                match i % 3 {
+                    0 => part.chunks(50_000).for_each(|small| sink.write(small).unwrap()),
+                    1 => sink.write(part).unwrap(),
+                    _ => sink.write_all(&part.chunks(70_001).collect::<Vec<_>>()).unwrap(),
+                }
+                sink.hurry(expected.map(|bytes| bytes.min(25 << 20)));
+            }
+            sink.patch(0, b"HEAD").unwrap();
+            Box::new(sink).commit().unwrap();
+            assert!(fs::read(&path).unwrap() == [b"HEAD", &pixels[..]].concat(), "{expected:?}");
+        }
+        let mut given_up = FileSink::create(&path).unwrap();
+        given_up.hurry(Some(100 << 20));
+        given_up.write(&pixels).unwrap();
+        drop(given_up);
+        assert_eq!(names(dir.path()), ["a.tif"]);
+    }
+
+    #[test]
+    fn where_no_room_is_left_a_plain_write_goes_on() {
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let path = dir.path().join("a.tif");
+        let pixels = vec![7; 9 << 20];
+        let mut sink = FileSink::create(&path).unwrap();
+        sink.hurry(Some(LARGE));
+        sink.room.as_ref().unwrap().give_up();
+        sink.write(&pixels).unwrap();
+        assert!(sink.room.is_none() && !sink.gives_room);
+        sink.hurry(Some(100 << 20));
+        sink.write(&pixels).unwrap();
+        Box::new(sink).commit().unwrap();
+        assert!(fs::read(&path).unwrap() == vec![7; 18 << 20]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Bytes out.
 
 mod file;
+mod mapped;
 mod memory;
 #[cfg(feature = "remote")]
 mod object;
@@ -38,6 +39,19 @@ pub fn create(path: impl AsRef<Path>, remote: &Remote) -> Result<Box<dyn Sink>> 
         Address::Path(path) => Ok(Box::new(FileSink::create(path)?)),
         Address::Url(url) => object(&url, remote),
     }
+}
+
+/// Sends a part of an object that another process writes ([`Sink::share`]): the parts are counted from 0, and what the writer
+/// adopts begins with 1. Gives what stands for it. Sent again it takes the place of the one before.
+#[cfg(feature = "remote")]
+pub fn send_part(url: &str, remote: &Remote, upload: &str, number: usize, bytes: Vec<u8>) -> Result<String> {
+    object::send_part(url, remote, upload, number, bytes)
+}
+
+/// Nobody has begun one.
+#[cfg(not(feature = "remote"))]
+pub fn send_part(url: &str, remote: &Remote, _upload: &str, _number: usize, _bytes: Vec<u8>) -> Result<String> {
+    object(url, remote).map(|_| String::new())
 }
 
 #[cfg(feature = "remote")]
@@ -91,9 +105,27 @@ pub trait Sink: Send {
         Err(Error::io(self.name(), std::io::ErrorKind::Unsupported.into()))
     }
 
+    /// Begins a file whose parts others send to the same place, and gives what they must name with [`send_part`].
+    fn share(&mut self) -> Result<String> {
+        Err(Error::io(self.name(), std::io::ErrorKind::Unsupported.into()))
+    }
+
+    /// Instead of the first write of a file that is shared: its first part, and those behind it that others have sent, in
+    /// order and of so many bytes together.
+    fn adopt(&mut self, first: Vec<u8>, parts: &[String], bytes: u64) -> Result<()> {
+        let _ = (first, parts, bytes);
+        Err(Error::io(self.name(), std::io::ErrorKind::Unsupported.into()))
+    }
+
     /// Whether what it takes stays in memory: what is put aside for it is best there too.
     fn is_memory(&self) -> bool {
         false
+    }
+
+    /// Bytes come faster than one thread writes them; all in all about so many, where that is known before they come. Said
+    /// again, the later is nearer.
+    fn hurry(&mut self, bytes: Option<u64>) {
+        let _ = bytes;
     }
 
     /// A directory for what must be put aside: where the destination has room, so has this.

@@ -37,6 +37,8 @@ pub struct ObjectSink {
     patchable: usize,
     /// Bytes written.
     length: u64,
+    /// The first bytes, where they are on their way already.
+    first: Vec<u8>,
     upload: Option<Upload>,
 }
 
@@ -70,8 +72,19 @@ impl ObjectSink {
         }
         let bucket = Arc::new(Bucket::new(&name, url, remote)?);
         let remote = remote.clone();
-        let (held, open) = (Vec::new(), Vec::new());
-        Ok(Self { name, bucket, remote, held, hold: None, open, number: 0, patchable: 0, length: 0, upload: None })
+        Ok(Self {
+            name,
+            bucket,
+            remote,
+            held: Vec::new(),
+            hold: None,
+            open: Vec::new(),
+            number: 0,
+            patchable: 0,
+            length: 0,
+            first: Vec::new(),
+            upload: None,
+        })
     }
 
     fn part_bytes(&self, number: usize) -> usize {
@@ -164,6 +177,15 @@ impl ObjectSink {
     }
 }
 
+/// Sends a part of an upload that another process has begun.
+pub(super) fn send_part(url: &str, remote: &Remote, id: &str, number: usize, bytes: Vec<u8>) -> Result<String> {
+    let sink = ObjectSink::create(url, remote)?;
+    let bytes = bytes::Bytes::from(bytes);
+    let watch = || Watch::new(&sink.name, &Arc::default(), remote.timeout, bytes.len() as u64);
+    let sent = persist(remote, &watch(), || sink.bucket.part(id, number, bytes.clone(), &watch()));
+    Ok(sent.map_err(|failure| failure.error(&sink.name))?.token())
+}
+
 impl Upload {
     /// Waits for one part.
     fn wait(&mut self, name: &Arc<str>) -> Result<()> {
@@ -233,6 +255,25 @@ impl Sink for ObjectSink {
         Ok(())
     }
 
+    fn share(&mut self) -> Result<String> {
+        Ok(self.upload()?.id.clone())
+    }
+
+    fn adopt(&mut self, first: Vec<u8>, parts: &[String], bytes: u64) -> Result<()> {
+        if self.length > 0 {
+            return Err(Error::invalid(&self.name, "parts of others for a file that has begun"));
+        }
+        self.length = first.len() as u64 + bytes;
+        // Nothing is written over any more.
+        self.hold = Some(0);
+        self.first = first[..first.len().min(FIRST)].to_vec();
+        self.send(0, first)?;
+        self.number = 1 + parts.len();
+        let upload = self.upload()?;
+        upload.parts.extend(parts.iter().map(|token| Some(Part::known(token))));
+        Ok(())
+    }
+
     fn commit(mut self: Box<Self>) -> Result<()> {
         if self.upload.is_none() && self.held.len() + self.open.len() <= self.remote.part_bytes {
             let whole = bytes::Bytes::from([std::mem::take(&mut self.held), std::mem::take(&mut self.open)].concat());
@@ -245,7 +286,10 @@ impl Sink for ObjectSink {
             self.send(number, bytes)?;
         }
         let held = std::mem::take(&mut self.held);
-        let first = held[..held.len().min(FIRST)].to_vec();
+        let first = match self.hold {
+            Some(0) => std::mem::take(&mut self.first),
+            _ => held[..held.len().min(FIRST)].to_vec(),
+        };
         for (number, part) in held.chunks(self.remote.part_bytes).enumerate() {
             self.send(number, part.to_vec())?;
         }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 pub use encoder::{Encoder, Part};
 pub use options::{BigTiff, Blocks, Overviews, Prediction, WriteOptions};
+pub use store::Brought;
 
 use crate::backend::{Backend, EncodedRows, Pipeline};
 use crate::cpu::Cpu;
@@ -86,6 +87,27 @@ impl Writer {
         let plan = Arc::new(WritePlan::new(sink.name(), options)?);
         let store = Store::new(plan.clone(), sink, false)?;
         Ok(Self { plan, pipeline: None, store, rows: 0, failed: false })
+    }
+
+    /// Begins a plain file of which others bring the full image, part by part, to the same place ([`crate::sink::send_part`]).
+    /// Gives what they must name. It takes the lengths of their tiles ([`Writer::note`]), and all other tiles.
+    pub fn share(sink: Box<dyn Sink>, options: &WriteOptions) -> Result<(Self, String)> {
+        let plan = Arc::new(WritePlan::new(sink.name(), options)?);
+        let (store, upload) = Store::elsewhere(plan.clone(), sink)?;
+        Ok((Self { plan, pipeline: None, store, rows: 0, failed: false }, upload))
+    }
+
+    /// Takes the lengths of neighbouring tiles of the full image, from a plane, tile row and column on, which others bring.
+    pub fn note(&mut self, at: (u16, u32, u32), lengths: &[u64]) -> Result<()> {
+        self.guard(|writer| writer.store.note(at, lengths))
+    }
+
+    /// Everything is there: puts what others have brought and what this has together, and shows the file.
+    pub fn finish_around(self, brought: Brought) -> Result<Written> {
+        if self.failed {
+            return Err(self.incomplete(0, 0));
+        }
+        self.store.finish_around(brought)
     }
 
     /// What will be written.

@@ -27,6 +27,9 @@ const SPOOLED_BESIDE_FILES: u64 = 8 << 20;
 /// Tiles that come fast, for a file that is memory itself, need none before they are so many bytes.
 const SPOOLED_FOR_MEMORY: u64 = 1 << 30;
 
+/// Before the first tile has come, a file is expected to have this part of its pixels' bytes: no more than it will.
+const AT_FIRST: u64 = 8;
+
 /// Where a tile stands: in the spool, or in the file once it is there.
 #[derive(Clone, Copy)]
 struct Slot {
@@ -59,6 +62,21 @@ pub(super) struct Store {
     masks: Vec<Vec<Slot>>,
     direct: Option<Direct>,
     placed: Option<Placed>,
+    /// Tiles that have come and tiles that there are, where they come fast and wait: the sink is told how much there will be.
+    pace: Option<(u64, u64)>,
+    /// Only lengths come of the tiles of the full image: their bytes go to the same place by other ways.
+    elsewhere: bool,
+}
+
+/// What others have sent of the tiles of the full image, all of them in the order of the file.
+#[derive(Debug, Clone, Default)]
+pub struct Brought {
+    /// Those that nobody has sent because they share a part with the head of the file.
+    pub lead: Vec<u8>,
+    /// What stands for the parts behind them.
+    pub parts: Vec<String>,
+    /// Those behind the parts that nobody has sent because they are too few for one.
+    pub tail: Vec<u8>,
 }
 
 /// Where each tile stands, by its place in the tile arrays; 0 for one that is left out.
@@ -133,16 +151,7 @@ fn turn(image: &LevelPlan, rows: &EncodedRows<'_>) -> u64 {
 
 impl Store {
     pub(super) fn new(plan: Arc<WritePlan>, sink: Box<dyn Sink>, fast: bool) -> Result<Self> {
-        let slots = |images: &[LevelPlan]| images.iter().map(|l| vec![MISSING; l.tiles() as usize]).collect();
-        let mut store = Self {
-            spool: Spool::new(&*sink, spooled_in_memory(&*sink, &plan, fast)),
-            levels: slots(&plan.levels),
-            masks: slots(&plan.masks),
-            direct: None,
-            placed: None,
-            sink,
-            plan,
-        };
+        let mut store = Self::empty(plan, sink, fast);
         if store.sink.patches() == Patches::Anywhere && store.plan.levels.iter().chain(&store.plan.masks).all(is_known)
         {
             store.know_sizes();
@@ -156,7 +165,39 @@ impl Store {
             store.sink.write(&vec![0; head as usize])?;
             store.direct = Some(Direct { big, position: head, next: 0, waiting: BTreeMap::new() });
         }
+        if fast && store.direct.is_some() {
+            store.sink.hurry(None);
+        } else if fast {
+            let tiles = store.plan.levels.iter().chain(&store.plan.masks).map(LevelPlan::tiles).sum();
+            store.pace = Some((0, tiles));
+            store.sink.hurry(Some(store.plan.largest() / AT_FIRST));
+        }
         Ok(store)
+    }
+
+    /// For a plain file whose full image is brought by others. Gives what they must name.
+    pub(super) fn elsewhere(plan: Arc<WritePlan>, sink: Box<dyn Sink>) -> Result<(Self, String)> {
+        if plan.cog {
+            return Err(Error::unsupported(sink.name(), "parts of a COG by many", "collect its tiles"));
+        }
+        let mut store = Self { elsewhere: true, ..Self::empty(plan, sink, false) };
+        let upload = store.sink.share()?;
+        Ok((store, upload))
+    }
+
+    fn empty(plan: Arc<WritePlan>, sink: Box<dyn Sink>, fast: bool) -> Self {
+        let slots = |images: &[LevelPlan]| images.iter().map(|l| vec![MISSING; l.tiles() as usize]).collect();
+        Self {
+            spool: Spool::new(&*sink, spooled_in_memory(&*sink, &plan, fast)),
+            levels: slots(&plan.levels),
+            masks: slots(&plan.masks),
+            direct: None,
+            placed: None,
+            pace: None,
+            elsewhere: false,
+            sink,
+            plan,
+        }
     }
 
     pub(super) fn name(&self) -> &Arc<str> {
@@ -179,7 +220,11 @@ impl Store {
     pub(super) fn append(&mut self, rows: &EncodedRows<'_>) -> Result<()> {
         let plan = self.plan.clone();
         let key = (rows.level, rows.mask);
-        let image = self.check(&plan, rows)?;
+        if self.elsewhere && key == (0, false) {
+            return Err(Error::invalid(self.name(), "tiles of an image that others bring"));
+        }
+        let lengths: Vec<u64> = rows.tiles.iter().map(|tile| tile.len() as u64).collect();
+        let image = self.check(&plan, (key, rows.plane, rows.row, rows.col), &lengths)?;
         let first = image.tile(rows.plane, rows.row, rows.col) as usize;
         if self.placed.is_some() {
             let mut tiles = rows.tiles.iter().zip(first..);
@@ -207,7 +252,31 @@ impl Store {
                 }
             }
         }
+        self.tell(rows.tiles.len() as u64);
         self.check_size()
+    }
+
+    /// Tells the sink how long the file will be if all tiles are like those that have come.
+    fn tell(&mut self, tiles: u64) {
+        let Some((done, all)) = &mut self.pace else { return };
+        *done += tiles;
+        let bytes = self.spool.length();
+        let rest = (all.saturating_sub(*done)) as f64 / *done as f64;
+        self.sink.hurry(Some(bytes + (bytes as f64 * rest) as u64));
+    }
+
+    /// Takes the lengths of tiles of the full image, which others bring.
+    pub(super) fn note(&mut self, (plane, row, col): (u16, u32, u32), lengths: &[u64]) -> Result<()> {
+        let plan = self.plan.clone();
+        if !self.elsewhere {
+            return Err(Error::invalid(self.name(), "lengths of tiles that nobody else brings"));
+        }
+        let image = self.check(&plan, ((0, false), plane, row, col), lengths)?;
+        let first = image.tile(plane, row, col) as usize;
+        for (slot, &length) in self.levels[0][first..].iter_mut().zip(lengths) {
+            *slot = Slot { at: 0, length: length as u32 };
+        }
+        Ok(())
     }
 
     /// Writes a tile to its place.
@@ -244,26 +313,30 @@ impl Store {
     }
 
     /// The image that the rows belong to, when they can.
-    fn check<'p>(&self, plan: &'p WritePlan, rows: &EncodedRows<'_>) -> Result<&'p LevelPlan> {
-        let EncodedRows { level, mask, plane, row, col, tiles } = rows;
-        let mark = if *mask { " (mask)" } else { "" };
+    fn check<'p>(
+        &self,
+        plan: &'p WritePlan,
+        ((level, mask), plane, row, col): (Key, u16, u32, u32),
+        lengths: &[u64],
+    ) -> Result<&'p LevelPlan> {
+        let mark = if mask { " (mask)" } else { "" };
         let what = format!("level {level}{mark}, plane {plane}, tile row {row}, column {col}");
         let refuse = |why: String| Err(Error::invalid(self.name(), format!("{what}: {why}")));
-        let Some(image) = plan.image(*level, *mask).filter(|i| *plane < i.planes() && *row < i.down) else {
+        let Some(image) = plan.image(level, mask).filter(|i| plane < i.planes() && row < i.down) else {
             return refuse("is not in the image".into());
         };
-        if tiles.is_empty() || *col >= image.across || tiles.len() > (image.across - col) as usize {
-            return refuse(format!("{} tiles in a row of {}", tiles.len(), image.across));
+        if lengths.is_empty() || col >= image.across || lengths.len() > (image.across - col) as usize {
+            return refuse(format!("{} tiles in a row of {}", lengths.len(), image.across));
         }
-        if tiles.iter().any(|t| t.is_empty()) && image.absent.is_none() {
+        if lengths.contains(&0) && image.absent.is_none() {
             return refuse("an empty tile in a file that is not sparse".into());
         }
-        if tiles.iter().any(|t| t.len() as u64 > CLASSIC - cog::LEADER - cog::TRAILER) {
+        if lengths.iter().any(|&length| length > CLASSIC - cog::LEADER - cog::TRAILER) {
             return refuse("a tile of 4 GiB".into());
         }
-        let first = image.tile(*plane, *row, *col) as usize;
-        let slots = self.slots((*level, *mask));
-        if slots[first..first + tiles.len()].iter().any(|slot| slot.at != MISSING.at) {
+        let first = image.tile(plane, row, col) as usize;
+        let slots = self.slots((level, mask));
+        if slots[first..first + lengths.len()].iter().any(|slot| slot.at != MISSING.at) {
             return refuse("came twice".into());
         }
         Ok(image)
@@ -325,6 +398,35 @@ impl Store {
             (None, Some(direct)) => (direct.big, self.finish_direct(&direct)?),
             (None, None) => self.lay_out()?,
         };
+        self.show(big, bytes, report)
+    }
+
+    /// All is there, here and elsewhere: puts it together.
+    pub(super) fn finish_around(mut self, brought: Brought) -> Result<Written> {
+        self.check_complete()?;
+        let Brought { lead, parts, tail } = brought;
+        let image: u64 = self.levels[0].iter().map(|slot| u64::from(slot.length)).sum();
+        let sent = image.checked_sub(lead.len() as u64 + tail.len() as u64);
+        let Some(sent) = sent.filter(|&sent| self.elsewhere && (sent > 0) == !parts.is_empty()) else {
+            return Err(Error::invalid(self.name(), "what others brought is not what the image has"));
+        };
+        let FileLayout { big, mut head, end, .. } = self.layout()?;
+        head.extend(lead);
+        match parts.is_empty() {
+            true => self.sink.write(&head)?,
+            false => self.sink.adopt(head, &parts, sent)?,
+        }
+        self.sink.write(&tail)?;
+        let mut copier = Copier::default();
+        for (key, tile) in order(&self.plan).filter(|(key, _)| *key != (0, false)) {
+            let slot = self.slots(key)[tile as usize];
+            copier.add(slot.at..slot.at + u64::from(slot.length), &mut self.spool, &mut *self.sink)?;
+        }
+        copier.flush(&mut self.spool, &mut *self.sink)?;
+        self.show(big, end, Report::default())
+    }
+
+    fn show(self, big: bool, bytes: u64, report: Report) -> Result<Written> {
         let tiles = || self.levels.iter().chain(&self.masks).flatten();
         let written = Written {
             bytes,
@@ -381,6 +483,9 @@ impl Store {
     /// The whole file from the spool.
     fn lay_out(&mut self) -> Result<(bool, u64)> {
         let FileLayout { big, head, end, .. } = self.layout()?;
+        if self.pace.is_some() {
+            self.sink.hurry(Some(end));
+        }
         self.sink.write(&head)?;
         let mut copier = Copier::default();
         for (key, tile) in order(&self.plan) {
