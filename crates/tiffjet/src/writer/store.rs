@@ -407,7 +407,7 @@ impl Store {
         let Brought { lead, parts, tail } = brought;
         let image: u64 = self.levels[0].iter().map(|slot| u64::from(slot.length)).sum();
         let sent = image.checked_sub(lead.len() as u64 + tail.len() as u64);
-        let Some(sent) = sent.filter(|&sent| self.elsewhere && (sent > 0) == !parts.is_empty()) else {
+        let Some(sent) = sent.filter(|&sent| self.elsewhere && (sent > 0) != parts.is_empty()) else {
             return Err(Error::invalid(self.name(), "what others brought is not what the image has"));
         };
         let FileLayout { big, mut head, end, .. } = self.layout()?;
