@@ -97,13 +97,13 @@ clippy: ## lints, none allowed to warn
 rules: ## the rules of ARCHITECTURE.md that no compiler checks
 	$(PYTHON) -B scripts/check_rules.py
 
-# cargo-deny takes minutes to compile: it is used where it is there, and `make deny-tool` puts it into build/tools. It is
-# not optimised: it runs for a second.
+# cargo-deny takes minutes to compile (`make deny-tool`, not optimised: it runs for a second). Where it is not, as on a fresh
+# machine, a script judges by the same rules.
 DENY := $(firstword $(wildcard $(BUILD)/tools/bin/cargo-deny) $(shell command -v cargo-deny))
 
-deny: ## licences, sources and known holes of dependencies, where cargo-deny is there
+deny: ## licences, bans and sources of dependencies, by cargo-deny where it is there
 ifeq ($(DENY),)
-	@echo "cargo-deny is not here, dependencies are not judged: make deny-tool"
+	$(PYTHON) -B scripts/check_dependencies.py
 else
 	$(DENY) --all-features check bans licenses sources
 endif
