@@ -15,7 +15,7 @@ BUILD := build
 unexport ZSTD_SYS_USE_PKG_CONFIG
 
 .PHONY: help demo test test-python test-gpu servers wheel crate site figures judge round-trip check fmt clippy rules deny doc fuzz \
-        asan soak coverage kernels kernels-check clean
+        asan valgrind soak coverage kernels kernels-check clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -98,13 +98,13 @@ clippy: ## lints, none allowed to warn
 rules: ## the rules of ARCHITECTURE.md that no compiler checks
 	$(PYTHON) -B scripts/check_rules.py
 
-# cargo-deny takes minutes to compile: it is used where it is there, and `make deny-tool` puts it into build/tools. It is
-# not optimised: it runs for a second.
+# cargo-deny takes minutes to compile (`make deny-tool`, not optimised: it runs for a second). Where it is not, as on a fresh
+# machine, a script judges by the same rules.
 DENY := $(firstword $(wildcard $(BUILD)/tools/bin/cargo-deny) $(shell command -v cargo-deny))
 
-deny: ## licences, sources and known holes of dependencies, where cargo-deny is there
+deny: ## licences, bans and sources of dependencies, by cargo-deny where it is there
 ifeq ($(DENY),)
-	@echo "cargo-deny is not here, dependencies are not judged: make deny-tool"
+	$(PYTHON) -B scripts/check_dependencies.py
 else
 	$(DENY) --all-features check bans licenses sources
 endif
@@ -128,6 +128,12 @@ asan: ## tests of the core under AddressSanitizer, C libraries among it
 	RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address -Clink-arg=-fuse-ld=bfd" CFLAGS="-fsanitize=address -fno-omit-frame-pointer" \
 	ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0 CARGO_PROFILE_DEV_DEBUG=line-tables-only \
 	$(CARGO) test --locked --package tiffjet --lib --tests --target x86_64-unknown-linux-gnu --target-dir $(BUILD)/asan
+
+VALGRIND := CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="valgrind --quiet --error-exitcode=9"
+
+valgrind: ## tests of the host's modules with unsafe code under valgrind, where it is there
+	$(VALGRIND) $(CARGO) test --locked --package tiffjet --all-features --lib -- --test-threads=1 \
+	tensor:: dlpack:: cpu::stream cpu::team cpu::canvas predictor::
 
 SOAK_SECONDS ?= 3600
 

@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "python"
 OLDEST = (3, 11)
-FULL = ["tiffjet[all]", "mypy", "nbclient", "nbformat", "ipykernel"]
+FULL = ["tiffjet[all]", "tifffile", "imagecodecs", "mypy", "nbclient", "nbformat", "ipykernel"]
 REMOTE = ["moto[server,s3]", "gcp-storage-emulator", "s3fs", "obstore", "aiohttp"]
 TORCH_INDEX = os.environ.get("TIFFJET_TORCH_INDEX", "https://download.pytorch.org/whl/cpu")
 
