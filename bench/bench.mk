@@ -7,6 +7,7 @@ BENCH_OUT ?= build/bench
 BENCH_SIZE ?= 4096
 BENCH_OPTIONS ?=
 BENCH_GPU_PYTHON ?= python3
+BENCH_NVTIFF ?=
 BENCH_RUN = $(BENCH_VENV)/bin/python bench/run.py --data $(BENCH_DATA)
 BENCH_MAKE_DATA = $(BENCH_VENV)/bin/python bench/make_data.py --data $(BENCH_DATA)
 
@@ -25,12 +26,13 @@ bench-full: $(BENCH_VENV)/ready bench-worker bench-write bench-gpu ## the same o
 	$(BENCH_VENV)/bin/python bench/report.py $(BENCH_OUT)-full.json | tee $(BENCH_OUT)-full.md
 	$(BENCH_VENV)/bin/python bench/plot.py $(BENCH_OUT)-full.json > $(BENCH_OUT)-full.svg
 
-# Rivals on a GPU are those of the Python that is named: CuPy, tifffile, xarray-spatial and nvTIFF are found or left out.
+# Rivals on a GPU are those of the Python that is named: CuPy, tifffile, rasterio, xarray-spatial and cog3pio are found or left
+# out. BENCH_NVTIFF= names the folder with include and lib of nvTIFF.
 bench-gpu: ## reading on a GPU, where there is one, against nvTIFF, xarray-spatial, tifffile and rasterio with CuPy (BENCH_GPU_PYTHON=)
 	@if ! nvidia-smi -L 2> /dev/null; then echo "no GPU here: left out"; exit 0; fi; \
 	cargo build --release -p tiffjet-cuda --examples; \
 	$(BENCH_GPU_PYTHON) bench/gpu/read.py --data $(BENCH_DATA)-gpu --out $(BENCH_OUT)-gpu-read.json \
-	    --tiffjet target/release/examples/read_bench --check target/release/examples/corpus; \
+	    --tiffjet target/release/examples/read_bench --check target/release/examples/corpus $(if $(BENCH_NVTIFF),--nvtiff $(BENCH_NVTIFF)); \
 	$(BENCH_GPU_PYTHON) bench/plot.py $(BENCH_OUT)-gpu-read.json > $(BENCH_OUT)-gpu-read.svg
 
 bench-rivals: $(BENCH_VENV)/ready ## the rivals alone, 2048 x 2048: a minute or two, to try the benchmark itself
