@@ -58,6 +58,12 @@ Status cuFileBufRegister(const void *at, size_t length, int flags) {
     return REAL(cuFileBufRegister, Status(*)(const void *, size_t, int))(at, length, flags);
 }
 Status cuFileBufDeregister(const void *at) { return REAL(cuFileBufDeregister, Status(*)(const void *))(at); }
+Status cuFileSetParameterSizeT(int parameter, size_t value) {
+    return REAL(cuFileSetParameterSizeT, Status(*)(int, size_t))(parameter, value);
+}
+Status cuFileGetParameterSizeT(int parameter, size_t *value) {
+    return REAL(cuFileGetParameterSizeT, Status(*)(int, size_t *))(parameter, value);
+}
 Status cuFileDriverGetProperties(void *out) { return REAL(cuFileDriverGetProperties, Status(*)(void *))(out); }
 
 ssize_t cuFileRead(void *file, void *to, size_t length, off_t start, off_t at) {
