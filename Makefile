@@ -98,20 +98,14 @@ clippy: ## lints, none allowed to warn
 rules: ## the rules of ARCHITECTURE.md that no compiler checks
 	$(PYTHON) -B scripts/check_rules.py
 
-# cargo-deny takes minutes to compile (`make deny-tool`, not optimised: it runs for a second). Where it is not, as on a fresh
-# machine, a script judges by the same rules.
-DENY := $(firstword $(wildcard $(BUILD)/tools/bin/cargo-deny) $(shell command -v cargo-deny))
+# Not optimised: it is compiled in two minutes, and runs for a second.
+DENY := $(or $(shell command -v cargo-deny),$(BUILD)/tools/bin/cargo-deny)
 
-deny: ## licences, bans and sources of dependencies, by cargo-deny where it is there
-ifeq ($(DENY),)
-	$(PYTHON) -B scripts/check_dependencies.py
-else
-	$(DENY) --all-features check bans licenses sources
-endif
+deny: $(DENY) ## licences, bans and sources of dependencies, by cargo-deny
+	$(DENY) --log-level error --all-features check bans licenses sources
 
-.PHONY: deny-tool
-deny-tool: ## cargo-deny from crates.io into build/tools
-	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install --locked --debug --root $(BUILD)/tools cargo-deny
+$(BUILD)/tools/bin/cargo-deny:
+	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install --quiet --locked --debug --root $(BUILD)/tools cargo-deny
 
 # The command line has the name of the library; its pages would take the library's place.
 doc: ## does the documentation build without a warning
