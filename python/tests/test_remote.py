@@ -397,10 +397,17 @@ def noisy(rows=4096, pause=0.0):
 
 
 @pytest.fixture(scope="module")
-def workers():
+def cluster():
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(n_workers=3, threads_per_worker=1, processes=True, dashboard_address=None,
-                                  memory_limit="2GiB") as cluster, distributed.Client(cluster) as client:
+                                  memory_limit="2GiB") as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def workers(cluster):
+    """What dask computes with as long as the test runs; in tests after it, nobody asks them."""
+    with cluster.get_client() as client:
         yield client
 
 
