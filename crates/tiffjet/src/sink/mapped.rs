@@ -1,9 +1,9 @@
 //! Bytes into a file in memory, faster than one writer puts them there.
 //!
 //! Half of what such a file costs is finding pages for it. So bytes are copied by several threads through a mapping, each of
-//! which asks for the pages of its piece first. Where it is known about how long the file will be, long before its bytes come,
-//! a thread finds pages ahead of them. Where there are none left, asking for them is what fails, with an answer: nobody
-//! touches a page that is not there, which would be a signal.
+//! which asks for the pages of its piece first. Where it is known about how long the file will be, a thread finds pages ahead
+//! of them too, and nobody waits for it: asking for pages that are there is quick. Where there are none left, asking for them
+//! is what fails, with an answer: nobody touches a page that is not there, which would be a signal.
 
 #![allow(unsafe_code)] // maps a part of a file and gives it back
 
@@ -21,9 +21,9 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 /// The least that is worth waking threads for.
 pub(super) const LEAST: usize = 1 << 20;
 /// What one thread copies at a time: whole pages of every size that processors have.
-const PIECE: u64 = 256 << 10;
-/// Bytes that are copied together, while pages for the next are found.
-const GRAIN: u64 = 8 << 20;
+const PIECE: u64 = 128 << 10;
+/// Bytes that are copied together, while pages for what comes behind them are found.
+const GRAIN: u64 = 32 << 20;
 /// Pages that are found at once: others can touch the file in between.
 const STEP: u64 = 2 << 20;
 /// Pages for so many bytes are found ahead of those that come: what is expected may be wrong.
@@ -42,7 +42,7 @@ pub(super) struct Room {
     mapped: Option<Mapped>,
 }
 
-/// The search for pages, and those who wait for it.
+/// The search for pages ahead.
 #[derive(Debug, Default)]
 struct Search {
     state: Mutex<State>,
@@ -53,12 +53,10 @@ struct Search {
 struct State {
     /// Bytes that pages are to be found for, in the end.
     wanted: u64,
-    /// Bytes that are written, or about to be.
+    /// Bytes that are written, or about to be: their pages are found by who writes them.
     taken: u64,
-    /// Bytes that have them.
-    ready: u64,
-    /// No more can be had.
-    failed: bool,
+    /// Where the search goes on.
+    next: u64,
     stop: bool,
 }
 
@@ -67,37 +65,30 @@ impl Search {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Finds pages until it is told to stop.
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.lock());
+        self.moved.notify_all();
+    }
+
+    /// Finds pages until it is told to stop, or there are no more.
     fn run(&self, file: &File) {
         let mut state = self.lock();
-        while !state.stop && !state.failed {
-            if state.ready >= state.wanted.min(state.taken + AHEAD) {
+        while !state.stop {
+            let from = state.next.max(state.taken.next_multiple_of(STEP));
+            if from >= state.wanted.min(state.taken + AHEAD) {
                 state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
-            let from = state.ready;
             drop(state);
-            let found = fallocate(file, FallocateFlags::empty(), from, STEP);
+            // The length of the file is not this thread's to change.
+            let found = fallocate(file, FallocateFlags::KEEP_SIZE, from, STEP);
             state = self.lock();
             match found {
-                Ok(()) => state.ready = from + STEP,
+                Ok(()) => state.next = from + STEP,
                 Err(rustix::io::Errno::INTR) => {}
-                Err(_) => state.failed = true,
+                Err(_) => return,
             }
-            self.moved.notify_all();
         }
-    }
-
-    /// Waits until there are pages for so many bytes; `false` when there will be none.
-    fn wait(&self, bytes: u64) -> bool {
-        let mut state = self.lock();
-        state.wanted = state.wanted.max(bytes);
-        state.taken = bytes;
-        self.moved.notify_all();
-        while state.ready < bytes && !state.failed {
-            state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        state.ready >= bytes
     }
 }
 
@@ -109,8 +100,7 @@ impl Room {
 
     /// The file will have about so many bytes. From now on it may be longer than what was written to it.
     pub(super) fn expect(&mut self, file: &File, bytes: u64) {
-        self.search.lock().wanted = bytes;
-        self.search.moved.notify_all();
+        self.search.change(|state| state.wanted = bytes);
         if self.searcher.is_none()
             && let Ok(own) = file.try_clone()
         {
@@ -125,15 +115,13 @@ impl Room {
     pub(super) fn write(&mut self, file: &File, at: u64, parts: &[&[u8]]) -> bool {
         let end = at + parts.iter().map(|part| part.len() as u64).sum::<u64>();
         let Some(threads) = threads() else { return false };
-        let search = self.searcher.as_ref().map(|_| &*self.search);
-        copy(threads, file, (search, &mut self.mapped), at..end, parts).is_ok()
+        copy(threads, file, (&self.search, &mut self.mapped), at..end, parts).is_ok()
     }
 
-    /// As if there were no more pages, and none had been found.
+    /// As if it had to be longer than a file can be.
     #[cfg(test)]
     pub(super) fn give_up(&self) {
-        let mut state = self.search.lock();
-        (state.failed, state.ready) = (true, 0);
+        self.search.change(|state| state.wanted = u64::MAX);
     }
 
     /// No more is written: gives what takes a while to be taken away.
@@ -143,8 +131,7 @@ impl Room {
     }
 
     fn stop(&mut self) {
-        self.search.lock().stop = true;
-        self.search.moved.notify_all();
+        self.search.change(|state| state.stop = true);
         if let Some(searcher) = self.searcher.take() {
             let _ = searcher.join();
         }
@@ -185,7 +172,7 @@ impl Mapped {
         let length = (piece.end - piece.start) as usize;
         // Pages are whole: what comes before the first byte has been written.
         let before = (piece.start % PIECE) as usize;
-        // The pages are there. Should they not be, because somebody has cut the file, this is what says so.
+        // Pages that nobody has found are found here. Where there are none, or somebody has cut the file, this says so.
         // SAFETY: inside the mapping, which begins at a multiple of a piece; it changes no byte.
         unsafe { madvise(place.wrapping_sub(before).cast(), before + length, Advice::LinuxPopulateWrite)? };
         let (first, end) = (piece.start - at, piece.end - at);
@@ -224,18 +211,19 @@ fn threads() -> Option<&'static ThreadPool> {
     POOL.get_or_init(make).as_ref()
 }
 
-/// Copies parts to bytes of a file, as soon as they have pages where somebody looks for them.
+/// Copies parts to bytes of a file, which is made longer where it must be.
 fn copy(
     threads: &ThreadPool,
     file: &File,
-    (search, mapped): (Option<&Search>, &mut Option<Mapped>),
+    (search, mapped): (&Search, &mut Option<Mapped>),
     bytes: Range<u64>,
     parts: &[&[u8]],
 ) -> io::Result<()> {
     let mut next = 0;
     let starts: Vec<u64> = parts.iter().map(|part| (next, next += part.len() as u64).0).collect();
-    if search.is_none() && file.metadata()?.len() < bytes.end {
-        file.set_len(bytes.end)?;
+    if file.metadata()?.len() < bytes.end {
+        // At once as long as it will be: this waits for whoever finds pages.
+        file.set_len(search.lock().wanted.max(bytes.end))?;
     }
     let mut done = bytes.start;
     while done < bytes.end {
@@ -244,9 +232,7 @@ fn copy(
             None => mapped.insert(Mapped::new(file, done)?),
         };
         let stop = bytes.end.min(mapping.window.end).min((done / GRAIN + 1) * GRAIN);
-        if search.is_some_and(|search| !search.wait(stop)) {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
+        search.change(|state| state.taken = stop);
         let (first, last) = (done / PIECE, stop.div_ceil(PIECE));
         let fill = |i: usize| {
             let start = (first + i as u64) * PIECE;
@@ -276,6 +262,7 @@ mod tests {
     fn room() -> (Arc<Search>, JoinHandle<()>, File) {
         let file = tempfile::tempfile_in("/dev/shm").unwrap();
         let search = Arc::<Search>::default();
+        search.change(|state| state.wanted = 30 << 20);
         let (shared, own) = (search.clone(), file.try_clone().unwrap());
         (search, std::thread::spawn(move || shared.run(&own)), file)
     }
@@ -290,13 +277,12 @@ mod tests {
             let part = &all[at..at + size];
             let mut parts: Vec<&[u8]> = part.chunks(step).flat_map(|part| [b"", part]).collect();
             parts.push(b"");
-            copy(&pool(), &file, (Some(&*search), &mut mapped), at as u64..(at + size) as u64, &parts).unwrap();
+            copy(&pool(), &file, (&search, &mut mapped), at as u64..(at + size) as u64, &parts).unwrap();
             at += size;
         }
-        search.lock().stop = true;
-        search.moved.notify_all();
+        search.change(|state| state.stop = true);
         searcher.join().unwrap();
-        assert_eq!(file.metadata().unwrap().len() % STEP, 0, "room, and more of it than is needed");
+        assert_eq!(file.metadata().unwrap().len(), 30 << 20, "as long as it was expected to be");
         let mut found = vec![0; at];
         file.read_exact_at(&mut found, 0).unwrap();
         assert!(found == all[..at]);
@@ -308,7 +294,7 @@ mod tests {
         let all = bytes(2_000_000);
         let mut mapped = Some(Mapped::new(&file, 0).unwrap());
         let at = WINDOW - 1_234_567;
-        copy(&pool(), &file, (None, &mut mapped), at..at + all.len() as u64, &[&all]).unwrap();
+        copy(&pool(), &file, (&Search::default(), &mut mapped), at..at + all.len() as u64, &[&all]).unwrap();
         assert_eq!(mapped.unwrap().window.start, WINDOW);
         let mut found = vec![0; all.len()];
         file.read_exact_at(&mut found, at).unwrap();
@@ -322,10 +308,10 @@ mod tests {
         let mapping = Mapped::new(&file, 0).unwrap();
         // Behind the end of a file there are no pages, as there are none in a file system that is full.
         assert!(mapping.fill(4 * PIECE..5 * PIECE, 0, &[&bytes(5 * PIECE as usize)], &[0]).is_err());
-        // Who looks for pages in what can have none says so.
+        // Who looks for pages in what can have none leaves it to others.
         let search = Search::default();
-        search.lock().wanted = 1;
+        search.change(|state| state.wanted = 1);
         search.run(&File::open("/dev/null").unwrap());
-        assert!(search.lock().failed && !search.wait(1));
+        assert_eq!(search.lock().next, 0);
     }
 }
