@@ -156,12 +156,12 @@ impl Sink for FileSink {
         self.in_memory
     }
 
-    fn hurry(&mut self, bytes: Option<u64>) {
+    fn hurry(&mut self, bytes: u64) {
         if self.gives_room && self.room.is_none() {
             self.room = Room::new();
             self.gives_room = self.room.is_some();
         }
-        if let (Some(room), Some(bytes)) = (&mut self.room, bytes.filter(|&bytes| bytes >= LARGE)) {
+        if let Some(room) = self.room.as_mut().filter(|_| bytes >= LARGE) {
             room.expect(self.file.get_ref(), bytes);
         }
     }
@@ -347,7 +347,7 @@ mod tests {
         let dir = tempfile::tempdir_in("/dev/shm").unwrap();
         let path = dir.path().join("a.tif");
         let pixels: Vec<u8> = (0..30_000_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
-        for expected in [None, Some(1), Some(5 << 20), Some(20 << 20), Some(300 << 20)] {
+        for expected in [1, 5 << 20, 20 << 20, 300 << 20] {
             let mut sink = FileSink::create(&path).unwrap();
             assert!(sink.is_memory());
             sink.write(b"head").unwrap();
@@ -360,14 +360,14 @@ mod tests {
                     1 => sink.write(part).unwrap(),
                     _ => sink.write_all(&part.chunks(70_001).collect::<Vec<_>>()).unwrap(),
                 }
-                sink.hurry(expected.map(|bytes| bytes.min(25 << 20)));
+                sink.hurry(expected.min(25 << 20));
             }
             sink.patch(0, b"HEAD").unwrap();
             Box::new(sink).commit().unwrap();
-            assert!(fs::read(&path).unwrap() == [b"HEAD", &pixels[..]].concat(), "{expected:?}");
+            assert!(fs::read(&path).unwrap() == [b"HEAD", &pixels[..]].concat(), "{expected}");
         }
         let mut given_up = FileSink::create(&path).unwrap();
-        given_up.hurry(Some(100 << 20));
+        given_up.hurry(100 << 20);
         given_up.write(&pixels).unwrap();
         drop(given_up);
         assert_eq!(names(dir.path()), ["a.tif"]);
@@ -379,11 +379,11 @@ mod tests {
         let path = dir.path().join("a.tif");
         let pixels = vec![7; 9 << 20];
         let mut sink = FileSink::create(&path).unwrap();
-        sink.hurry(Some(LARGE));
+        sink.hurry(LARGE);
         sink.room.as_ref().unwrap().give_up();
         sink.write(&pixels).unwrap();
         assert!(sink.room.is_none() && !sink.gives_room);
-        sink.hurry(Some(100 << 20));
+        sink.hurry(100 << 20);
         sink.write(&pixels).unwrap();
         Box::new(sink).commit().unwrap();
         assert!(fs::read(&path).unwrap() == vec![7; 18 << 20]);

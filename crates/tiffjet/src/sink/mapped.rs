@@ -1,9 +1,10 @@
 //! Bytes into a file in memory, faster than one writer puts them there.
 //!
-//! Half of what such a file costs is finding pages for it. So bytes are copied by several threads through a mapping, each of
-//! which asks for the pages of its piece first. Where it is known about how long the file will be, a thread finds pages ahead
-//! of them too, and nobody waits for it: asking for pages that are there is quick. Where there are none left, asking for them
-//! is what fails, with an answer: nobody touches a page that is not there, which would be a signal.
+//! Half of what such a file costs is finding pages for it, and the kernel lets one at a time do so. So a thread does nothing
+//! else, from the moment on when it is known about how long the file will be, and several copy bytes through a mapping behind
+//! it. Where there are no pages left, finding them is what fails, with an answer: nobody touches a page that is not there,
+//! which would be a signal. (Asking for pages through the mapping, `MADV_POPULATE_WRITE`, takes a lock of the whole process: eight
+//! threads that do so are slower than one that finds and eight that copy.)
 
 #![allow(unsafe_code)] // maps a part of a file and gives it back
 
@@ -16,14 +17,15 @@ use std::thread::JoinHandle;
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use rustix::fs::{FallocateFlags, fallocate};
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::process::{Resource, getrlimit};
 
 /// The least that is worth waking threads for.
 pub(super) const LEAST: usize = 1 << 20;
 /// What one thread copies at a time: whole pages of every size that processors have.
 const PIECE: u64 = 128 << 10;
-/// Bytes that are copied together, while pages for what comes behind them are found.
-const GRAIN: u64 = 32 << 20;
+/// Bytes that are copied together, while pages for the next are found.
+const GRAIN: u64 = 8 << 20;
 /// Pages that are found at once: others can touch the file in between.
 const STEP: u64 = 2 << 20;
 /// Pages for so many bytes are found ahead of those that come: what is expected may be wrong.
@@ -42,7 +44,7 @@ pub(super) struct Room {
     mapped: Option<Mapped>,
 }
 
-/// The search for pages ahead.
+/// The search for pages, and those who wait for it.
 #[derive(Debug, Default)]
 struct Search {
     state: Mutex<State>,
@@ -53,10 +55,12 @@ struct Search {
 struct State {
     /// Bytes that pages are to be found for, in the end.
     wanted: u64,
-    /// Bytes that are written, or about to be: their pages are found by who writes them.
+    /// Bytes that are written, or about to be.
     taken: u64,
-    /// Where the search goes on.
-    next: u64,
+    /// Bytes that have them.
+    ready: u64,
+    /// No more can be had.
+    failed: bool,
     stop: bool,
 }
 
@@ -65,30 +69,37 @@ impl Search {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change(&self, change: impl FnOnce(&mut State)) {
-        change(&mut self.lock());
-        self.moved.notify_all();
-    }
-
-    /// Finds pages until it is told to stop, or there are no more.
+    /// Finds pages until it is told to stop.
     fn run(&self, file: &File) {
         let mut state = self.lock();
-        while !state.stop {
-            let from = state.next.max(state.taken.next_multiple_of(STEP));
-            if from >= state.wanted.min(state.taken + AHEAD) {
+        while !state.stop && !state.failed {
+            let end = state.wanted.min(state.taken + AHEAD);
+            if state.ready >= end {
                 state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
+            let step = state.ready..end.min(state.ready + STEP);
             drop(state);
-            // The length of the file is not this thread's to change.
-            let found = fallocate(file, FallocateFlags::KEEP_SIZE, from, STEP);
+            let found = find(file, step.clone());
             state = self.lock();
             match found {
-                Ok(()) => state.next = from + STEP,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(_) => return,
+                Ok(()) => state.ready = step.end,
+                Err(_) => state.failed = true,
             }
+            self.moved.notify_all();
         }
+    }
+
+    /// Waits until there are pages for so many bytes; `false` when there will be none.
+    fn wait(&self, bytes: u64) -> bool {
+        let mut state = self.lock();
+        state.wanted = state.wanted.max(bytes);
+        state.taken = bytes;
+        self.moved.notify_all();
+        while state.ready < bytes && !state.failed {
+            state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.ready >= bytes
     }
 }
 
@@ -100,7 +111,10 @@ impl Room {
 
     /// The file will have about so many bytes. From now on it may be longer than what was written to it.
     pub(super) fn expect(&mut self, file: &File, bytes: u64) {
-        self.search.change(|state| state.wanted = bytes);
+        // More than a process may write ends it, even if it is never written.
+        let most = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
+        self.search.lock().wanted = bytes.min(most);
+        self.search.moved.notify_all();
         if self.searcher.is_none()
             && let Ok(own) = file.try_clone()
         {
@@ -115,13 +129,15 @@ impl Room {
     pub(super) fn write(&mut self, file: &File, at: u64, parts: &[&[u8]]) -> bool {
         let end = at + parts.iter().map(|part| part.len() as u64).sum::<u64>();
         let Some(threads) = threads() else { return false };
-        copy(threads, file, (&self.search, &mut self.mapped), at..end, parts).is_ok()
+        let search = self.searcher.as_ref().map(|_| &*self.search);
+        copy(threads, file, (search, &mut self.mapped), at..end, parts).is_ok()
     }
 
-    /// As if it had to be longer than a file can be.
+    /// As if there were no more pages, and none had been found.
     #[cfg(test)]
     pub(super) fn give_up(&self) {
-        self.search.change(|state| state.wanted = u64::MAX);
+        let mut state = self.search.lock();
+        (state.failed, state.ready) = (true, 0);
     }
 
     /// No more is written: gives what takes a while to be taken away.
@@ -131,7 +147,8 @@ impl Room {
     }
 
     fn stop(&mut self) {
-        self.search.change(|state| state.stop = true);
+        self.search.lock().stop = true;
+        self.search.moved.notify_all();
         if let Some(searcher) = self.searcher.take() {
             let _ = searcher.join();
         }
@@ -166,15 +183,9 @@ impl Mapped {
         Ok(Self { address: address.cast(), window: start..start + WINDOW })
     }
 
-    /// Copies parts, which stand one after the other from `at` on, as far as a piece of the file reaches.
-    fn fill(&self, piece: Range<u64>, at: u64, parts: &[&[u8]], starts: &[u64]) -> io::Result<()> {
+    /// Copies parts, which stand one after the other from `at` on, as far as a piece of the file reaches. The piece has pages.
+    fn fill(&self, piece: Range<u64>, at: u64, parts: &[&[u8]], starts: &[u64]) {
         let place = self.address.wrapping_add((piece.start - self.window.start) as usize);
-        let length = (piece.end - piece.start) as usize;
-        // Pages are whole: what comes before the first byte has been written.
-        let before = (piece.start % PIECE) as usize;
-        // Pages that nobody has found are found here. Where there are none, or somebody has cut the file, this says so.
-        // SAFETY: inside the mapping, which begins at a multiple of a piece; it changes no byte.
-        unsafe { madvise(place.wrapping_sub(before).cast(), before + length, Advice::LinuxPopulateWrite)? };
         let (first, end) = (piece.start - at, piece.end - at);
         let mut next = starts.partition_point(|&start| start <= first).saturating_sub(1);
         let mut done = first;
@@ -187,7 +198,6 @@ impl Mapped {
             done += from.len() as u64;
             next += 1;
         }
-        Ok(())
     }
 }
 
@@ -211,20 +221,26 @@ fn threads() -> Option<&'static ThreadPool> {
     POOL.get_or_init(make).as_ref()
 }
 
-/// Copies parts to bytes of a file, which is made longer where it must be.
+/// Finds pages for bytes of a file, which is as long as that afterwards.
+fn find(file: &File, bytes: Range<u64>) -> io::Result<()> {
+    loop {
+        match fallocate(file, FallocateFlags::empty(), bytes.start, bytes.end - bytes.start) {
+            Err(rustix::io::Errno::INTR) => {}
+            found => return Ok(found?),
+        }
+    }
+}
+
+/// Copies parts to bytes of a file, as soon as they have pages.
 fn copy(
     threads: &ThreadPool,
     file: &File,
-    (search, mapped): (&Search, &mut Option<Mapped>),
+    (search, mapped): (Option<&Search>, &mut Option<Mapped>),
     bytes: Range<u64>,
     parts: &[&[u8]],
 ) -> io::Result<()> {
     let mut next = 0;
     let starts: Vec<u64> = parts.iter().map(|part| (next, next += part.len() as u64).0).collect();
-    if file.metadata()?.len() < bytes.end {
-        // At once as long as it will be: this waits for whoever finds pages.
-        file.set_len(search.lock().wanted.max(bytes.end))?;
-    }
     let mut done = bytes.start;
     while done < bytes.end {
         let mapping = match mapped.take().filter(|mapped| mapped.window.contains(&done)) {
@@ -232,14 +248,18 @@ fn copy(
             None => mapped.insert(Mapped::new(file, done)?),
         };
         let stop = bytes.end.min(mapping.window.end).min((done / GRAIN + 1) * GRAIN);
-        search.change(|state| state.taken = stop);
+        match search {
+            Some(search) if search.wait(stop) => {}
+            Some(_) => return Err(io::ErrorKind::StorageFull.into()),
+            None => find(file, done..stop)?,
+        }
         let (first, last) = (done / PIECE, stop.div_ceil(PIECE));
         let fill = |i: usize| {
             let start = (first + i as u64) * PIECE;
-            mapping.fill(start.max(done)..(start + PIECE).min(stop), bytes.start, parts, &starts)
+            mapping.fill(start.max(done)..(start + PIECE).min(stop), bytes.start, parts, &starts);
         };
         let pieces = 0..(last - first) as usize;
-        threads.install(|| pieces.into_par_iter().with_max_len(1).try_for_each(fill))?;
+        threads.install(|| pieces.into_par_iter().with_max_len(1).for_each(fill));
         done = stop;
     }
     Ok(())
@@ -262,7 +282,6 @@ mod tests {
     fn room() -> (Arc<Search>, JoinHandle<()>, File) {
         let file = tempfile::tempfile_in("/dev/shm").unwrap();
         let search = Arc::<Search>::default();
-        search.change(|state| state.wanted = 30 << 20);
         let (shared, own) = (search.clone(), file.try_clone().unwrap());
         (search, std::thread::spawn(move || shared.run(&own)), file)
     }
@@ -277,12 +296,13 @@ mod tests {
             let part = &all[at..at + size];
             let mut parts: Vec<&[u8]> = part.chunks(step).flat_map(|part| [b"", part]).collect();
             parts.push(b"");
-            copy(&pool(), &file, (&search, &mut mapped), at as u64..(at + size) as u64, &parts).unwrap();
+            copy(&pool(), &file, (Some(&*search), &mut mapped), at as u64..(at + size) as u64, &parts).unwrap();
             at += size;
         }
-        search.change(|state| state.stop = true);
+        search.lock().stop = true;
+        search.moved.notify_all();
         searcher.join().unwrap();
-        assert_eq!(file.metadata().unwrap().len(), 30 << 20, "as long as it was expected to be");
+        assert_eq!(file.metadata().unwrap().len(), at as u64);
         let mut found = vec![0; at];
         file.read_exact_at(&mut found, 0).unwrap();
         assert!(found == all[..at]);
@@ -294,7 +314,7 @@ mod tests {
         let all = bytes(2_000_000);
         let mut mapped = Some(Mapped::new(&file, 0).unwrap());
         let at = WINDOW - 1_234_567;
-        copy(&pool(), &file, (&Search::default(), &mut mapped), at..at + all.len() as u64, &[&all]).unwrap();
+        copy(&pool(), &file, (None, &mut mapped), at..at + all.len() as u64, &[&all]).unwrap();
         assert_eq!(mapped.unwrap().window.start, WINDOW);
         let mut found = vec![0; all.len()];
         file.read_exact_at(&mut found, at).unwrap();
@@ -303,15 +323,17 @@ mod tests {
 
     #[test]
     fn a_page_that_cannot_be_had_is_an_answer() {
-        let file = tempfile::tempfile_in("/dev/shm").unwrap();
-        file.set_len(PIECE).unwrap();
-        let mapping = Mapped::new(&file, 0).unwrap();
-        // Behind the end of a file there are no pages, as there are none in a file system that is full.
-        assert!(mapping.fill(4 * PIECE..5 * PIECE, 0, &[&bytes(5 * PIECE as usize)], &[0]).is_err());
-        // Who looks for pages in what can have none leaves it to others.
+        // Where there are none, who looks for them says so, and nobody copies.
+        let nowhere = File::open("/dev/null").unwrap();
         let search = Search::default();
-        search.change(|state| state.wanted = 1);
-        search.run(&File::open("/dev/null").unwrap());
-        assert_eq!(search.lock().next, 0);
+        search.lock().wanted = 1;
+        search.run(&nowhere);
+        assert!(search.lock().failed && !search.wait(1));
+        let file = tempfile::tempfile_in("/dev/shm").unwrap();
+        let mut mapped = Some(Mapped::new(&file, 0).unwrap());
+        for search in [Some(&search), None] {
+            assert!(copy(&pool(), &nowhere, (search, &mut mapped), 0..9, &[b"123456789"]).is_err());
+        }
+        assert_eq!(file.metadata().unwrap().len(), 0);
     }
 }

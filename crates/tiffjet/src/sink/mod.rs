@@ -122,9 +122,8 @@ pub trait Sink: Send {
         false
     }
 
-    /// Bytes come faster than one thread writes them; all in all about so many, where that is known before they come. Said
-    /// again, the later is nearer.
-    fn hurry(&mut self, bytes: Option<u64>) {
+    /// Bytes come faster than one thread writes them; all in all about so many. Said again, the later is nearer.
+    fn hurry(&mut self, bytes: u64) {
         let _ = bytes;
     }
 

@@ -165,12 +165,10 @@ impl Store {
             store.sink.write(&vec![0; head as usize])?;
             store.direct = Some(Direct { big, position: head, next: 0, waiting: BTreeMap::new() });
         }
-        if fast && store.direct.is_some() {
-            store.sink.hurry(None);
-        } else if fast {
+        if fast {
             let tiles = store.plan.levels.iter().chain(&store.plan.masks).map(LevelPlan::tiles).sum();
             store.pace = Some((0, tiles));
-            store.sink.hurry(Some(store.plan.largest() / AT_FIRST));
+            store.sink.hurry(store.plan.largest() / AT_FIRST);
         }
         Ok(store)
     }
@@ -260,9 +258,9 @@ impl Store {
     fn tell(&mut self, tiles: u64) {
         let Some((done, all)) = &mut self.pace else { return };
         *done += tiles;
-        let bytes = self.spool.length();
+        let bytes = self.spool.length() + self.direct.as_ref().map_or(0, |direct| direct.position);
         let rest = (all.saturating_sub(*done)) as f64 / *done as f64;
-        self.sink.hurry(Some(bytes + (bytes as f64 * rest) as u64));
+        self.sink.hurry(bytes + (bytes as f64 * rest) as u64);
     }
 
     /// Takes the lengths of tiles of the full image, which others bring.
@@ -484,7 +482,7 @@ impl Store {
     fn lay_out(&mut self) -> Result<(bool, u64)> {
         let FileLayout { big, head, end, .. } = self.layout()?;
         if self.pace.is_some() {
-            self.sink.hurry(Some(end));
+            self.sink.hurry(end);
         }
         self.sink.write(&head)?;
         let mut copier = Copier::default();
