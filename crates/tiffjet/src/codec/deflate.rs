@@ -14,10 +14,32 @@ pub struct Deflate;
 /// What GDAL and libtiff write when nothing is said.
 const DEFAULT_LEVEL: i32 = 6;
 
+/// The quickest one takes fewer matches than all others. Where pixels are noisy that gives less bytes, not more: short
+/// matches cost more than what they stand for (decision 12).
+const QUICKEST: CompressionLvl = match CompressionLvl::new(1) {
+    Ok(level) => level,
+    Err(_) => panic!("level 1 is one"),
+};
+/// Bytes of a tile from which on it is worth trying both on a part of it.
+const WORTH_TRYING: usize = 128 << 10;
+/// That part of the tile, and no less than so many bytes, in as many pieces from all over it.
+const TRIED_SHARE: usize = 64;
+const TRIED_LEAST: usize = 4 << 10;
+const PIECES: usize = 8;
+
 thread_local! {
     static DECOMPRESSOR: RefCell<Decompressor> = RefCell::new(Decompressor::new());
-    /// The last level used: a writer never mixes levels on one thread for long.
-    static COMPRESSOR: RefCell<Option<(i32, Compressor)>> = const { RefCell::new(None) };
+    static COMPRESSORS: RefCell<Compressors> = RefCell::default();
+}
+
+/// The quickest level and the last other one used: a writer never mixes levels on one thread for long.
+#[derive(Default)]
+struct Compressors {
+    quickest: Option<Compressor>,
+    other: Option<(CompressionLvl, Compressor)>,
+    /// Pieces of a tile, and what becomes of them.
+    pieces: Vec<u8>,
+    tried: Vec<u8>,
 }
 
 impl Codec for Deflate {
@@ -46,12 +68,42 @@ impl Codec for Deflate {
         let level = tile.settings.level.unwrap_or(DEFAULT_LEVEL);
         let valid = (1..=12).contains(&level).then(|| CompressionLvl::new(level).ok()).flatten();
         let valid = valid.ok_or_else(|| Cause::unsupported(format!("deflate level {level}: it is 1 to 12")))?;
-        COMPRESSOR.with_borrow_mut(|slot| {
-            if slot.as_ref().is_none_or(|(of, _)| *of != level) {
-                *slot = Some((level, Compressor::new(valid)));
-            }
-            slot.as_mut().map_or(Ok(()), |(_, compressor)| compress(compressor, tile.bytes, out))
-        })
+        COMPRESSORS.with_borrow_mut(|compressors| compressors.compress(valid, tile.bytes, out))
+    }
+}
+
+impl Compressors {
+    /// Compresses with a level, or with the quickest where that gives no more bytes. Which one depends on the tile alone.
+    fn compress(&mut self, level: CompressionLvl, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Cause> {
+        let Self { quickest, other, pieces, tried } = self;
+        let quickest = quickest.get_or_insert_with(|| Compressor::new(QUICKEST));
+        if level == QUICKEST {
+            return compress(quickest, bytes, out);
+        }
+        let (_, asked) = match other.take().filter(|(of, _)| *of == level) {
+            Some(kept) => other.insert(kept),
+            None => other.insert((level, Compressor::new(level))),
+        };
+        if bytes.len() < WORTH_TRYING {
+            return compress(asked, bytes, out);
+        }
+        pick(bytes, pieces);
+        let mut size = |compressor: &mut Compressor| {
+            tried.clear();
+            compress(compressor, pieces, tried).map(|()| tried.len())
+        };
+        let better = if size(quickest)? <= size(asked)? { quickest } else { asked };
+        compress(better, bytes, out)
+    }
+}
+
+/// Pieces from all over a tile, at even distances.
+fn pick(bytes: &[u8], pieces: &mut Vec<u8>) {
+    let length = (bytes.len() / TRIED_SHARE).max(TRIED_LEAST).min(bytes.len()) / PIECES;
+    pieces.clear();
+    for part in bytes.chunks_exact(bytes.len() / PIECES).take(PIECES) {
+        let start = (part.len() - length) / 2;
+        pieces.extend_from_slice(&part[start..start + length]);
     }
 }
 
@@ -107,7 +159,7 @@ fn compress(compressor: &mut Compressor, bytes: &[u8], out: &mut Vec<u8>) -> Res
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{check, decode, encode, torture};
+    use super::super::testing::{Random, check, decode, encode, torture};
     use super::*;
 
     #[test]
@@ -152,6 +204,53 @@ mod tests {
         let packed = encode(&Deflate, &[5; 100], 100, None).unwrap();
         let cause = decode(&Deflate, &packed, 101).unwrap_err();
         assert_eq!(cause.to_string(), "the data give 100 bytes where 101 are due");
+    }
+
+    /// Bytes that hardly repeat, few values more often than others: what a predictor leaves of a noisy image.
+    fn noise(length: usize, seed: u64) -> Vec<u8> {
+        let mut random = Random::new(seed);
+        (0..length).map(|_| (0..4).map(|_| random.below(24) as u8).sum()).collect()
+    }
+
+    /// What one level gives by itself.
+    fn alone(level: i32, plain: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        compress(&mut Compressor::new(CompressionLvl::new(level).unwrap()), plain, &mut out).unwrap();
+        out
+    }
+
+    #[test]
+    fn of_two_levels_the_one_that_gives_fewer_bytes() {
+        let (noisy, mut steps) = (noise(WORTH_TRYING, 1), noise(600, 2).repeat(WORTH_TRYING / 600 + 1));
+        steps.iter_mut().step_by(97).for_each(|byte| *byte = byte.wrapping_add(1));
+        // What the test is about is true of these bytes.
+        assert!(alone(1, &noisy).len() < alone(6, &noisy).len());
+        assert!(alone(1, &steps).len() > alone(6, &steps).len());
+        for level in [2, 6, 9] {
+            let packed = encode(&Deflate, &noisy, noisy.len(), Some(level)).unwrap();
+            assert!(packed == alone(1, &noisy), "{level}");
+            assert!(decode(&Deflate, &packed, noisy.len()).unwrap() == noisy);
+        }
+        assert!(encode(&Deflate, &steps, steps.len(), Some(6)).unwrap() == alone(6, &steps));
+        // A tile of which only a part is noisy.
+        let mixed = [&steps[..], &noisy[..WORTH_TRYING / 8]].concat();
+        assert!(encode(&Deflate, &mixed, mixed.len(), Some(6)).unwrap() == alone(6, &mixed));
+        // Small ones are not tried.
+        let small = &noisy[..WORTH_TRYING - 1];
+        assert!(encode(&Deflate, small, small.len(), Some(6)).unwrap() == alone(6, small));
+    }
+
+    #[test]
+    fn pieces_come_from_all_over_a_tile() {
+        for length in [WORTH_TRYING, WORTH_TRYING + 1, 300_007, 5 << 20] {
+            let bytes: Vec<u8> = (0..length).map(|i| (i * 256 / length) as u8).collect();
+            let mut pieces = Vec::new();
+            pick(&bytes, &mut pieces);
+            assert!(pieces.len() >= TRIED_LEAST - PIECES && pieces.len() <= length / 32);
+            for (i, piece) in pieces.chunks(pieces.len() / PIECES).enumerate() {
+                assert!(piece.iter().all(|&b| usize::from(b) * PIECES / 256 == i), "{length}");
+            }
+        }
     }
 
     #[test]
