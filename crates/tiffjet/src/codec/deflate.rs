@@ -1,5 +1,7 @@
 //! Deflate in a zlib frame.
 
+mod literals;
+
 use std::cell::RefCell;
 
 use flate2::{Decompress, FlushDecompress, Status};
@@ -14,13 +16,13 @@ pub struct Deflate;
 /// What GDAL and libtiff write when nothing is said.
 const DEFAULT_LEVEL: i32 = 6;
 
-/// The quickest one takes fewer matches than all others. Where pixels are noisy that gives less bytes, not more: short
-/// matches cost more than what they stand for (decision 12).
+/// The quickest one takes fewer matches than all others, and no matches at all are quicker still. Where pixels are noisy
+/// that gives fewer bytes, not more: short matches cost more than what they stand for (decision 12).
 const QUICKEST: CompressionLvl = match CompressionLvl::new(1) {
     Ok(level) => level,
     Err(_) => panic!("level 1 is one"),
 };
-/// Bytes of a tile from which on it is worth trying both on a part of it.
+/// Bytes of a tile from which on it is worth trying them on a part of it.
 const WORTH_TRYING: usize = 128 << 10;
 /// That part of the tile, and no less than so many bytes, in as many pieces from all over it.
 const TRIED_SHARE: usize = 64;
@@ -73,27 +75,38 @@ impl Codec for Deflate {
 }
 
 impl Compressors {
-    /// Compresses with a level, or with the quickest where that gives no more bytes. Which one depends on the tile alone.
+    /// Compresses with a level, or in a quicker way where that gives no more bytes. Which one depends on the tile alone.
     fn compress(&mut self, level: CompressionLvl, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Cause> {
         let Self { quickest, other, pieces, tried } = self;
         let quickest = quickest.get_or_insert_with(|| Compressor::new(QUICKEST));
-        if level == QUICKEST {
-            return compress(quickest, bytes, out);
-        }
-        let (_, asked) = match other.take().filter(|(of, _)| *of == level) {
-            Some(kept) => other.insert(kept),
-            None => other.insert((level, Compressor::new(level))),
+        let asked = match other.take().filter(|(of, _)| *of == level) {
+            _ if level == QUICKEST => None,
+            Some(kept) => Some(&mut other.insert(kept).1),
+            None => Some(&mut other.insert((level, Compressor::new(level))).1),
         };
         if bytes.len() < WORTH_TRYING {
-            return compress(asked, bytes, out);
+            return compress(asked.unwrap_or(quickest), bytes, out);
         }
         pick(bytes, pieces);
         let mut size = |compressor: &mut Compressor| {
             tried.clear();
             compress(compressor, pieces, tried).map(|()| tried.len())
         };
-        let better = if size(quickest)? <= size(asked)? { quickest } else { asked };
-        compress(better, bytes, out)
+        let mut smallest = size(quickest)?;
+        let mut best = quickest;
+        if let Some(asked) = asked {
+            let of_asked = size(asked)?;
+            if of_asked < smallest {
+                (best, smallest) = (asked, of_asked);
+            }
+        }
+        tried.clear();
+        literals::compress(pieces, tried);
+        if tried.len() <= smallest && !literals::repeats(bytes) {
+            literals::compress(bytes, out);
+            return Ok(());
+        }
+        compress(best, bytes, out)
     }
 }
 
@@ -206,10 +219,10 @@ mod tests {
         assert_eq!(cause.to_string(), "the data give 100 bytes where 101 are due");
     }
 
-    /// Bytes that hardly repeat, few values more often than others: what a predictor leaves of a noisy image.
-    fn noise(length: usize, seed: u64) -> Vec<u8> {
+    /// What a predictor leaves of a noisy image: small numbers, which hardly repeat.
+    fn noise(length: usize, most: usize, seed: u64) -> impl Iterator<Item = i16> {
         let mut random = Random::new(seed);
-        (0..length).map(|_| (0..4).map(|_| random.below(24) as u8).sum()).collect()
+        (0..length).map(move |_| (0..4).map(|_| random.below(most) as i16).sum::<i16>() - 2 * most as i16)
     }
 
     /// What one level gives by itself.
@@ -219,25 +232,50 @@ mod tests {
         out
     }
 
+    /// What no matches give.
+    fn unmatched(plain: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        literals::compress(plain, &mut out);
+        out
+    }
+
     #[test]
-    fn of_two_levels_the_one_that_gives_fewer_bytes() {
-        let (noisy, mut steps) = (noise(WORTH_TRYING, 1), noise(600, 2).repeat(WORTH_TRYING / 600 + 1));
-        steps.iter_mut().step_by(97).for_each(|byte| *byte = byte.wrapping_add(1));
-        // What the test is about is true of these bytes.
-        assert!(alone(1, &noisy).len() < alone(6, &noisy).len());
-        assert!(alone(1, &steps).len() > alone(6, &steps).len());
-        for level in [2, 6, 9] {
-            let packed = encode(&Deflate, &noisy, noisy.len(), Some(level)).unwrap();
-            assert!(packed == alone(1, &noisy), "{level}");
-            assert!(decode(&Deflate, &packed, noisy.len()).unwrap() == noisy);
+    fn of_all_ways_the_quickest_that_gives_no_more_bytes() {
+        let bytes: Vec<u8> = noise(WORTH_TRYING, 24, 1).map(|v| v as u8).collect();
+        let words: Vec<u8> = noise(WORTH_TRYING / 2, 48, 2).flat_map(i16::to_le_bytes).collect();
+        let mut rows = bytes[..600].repeat(WORTH_TRYING / 600 + 1);
+        rows.iter_mut().step_by(97).for_each(|byte| *byte = byte.wrapping_add(1));
+        // A tile of which a small part is noisy.
+        let mixed = [&rows[..], &bytes[..WORTH_TRYING / 8]].concat();
+        // What the test is about is true of them.
+        let sizes = |plain: &[u8]| (unmatched(plain).len(), alone(1, plain).len(), alone(6, plain).len());
+        assert!(matches!(sizes(&bytes), (none, first, sixth) if none < first && none < sixth));
+        assert!(matches!(sizes(&words), (none, first, sixth) if first < none && first < sixth));
+        assert!(matches!(sizes(&rows), (none, first, sixth) if sixth < none && sixth < first));
+        for level in [1, 6, 9] {
+            let packed = |plain: &[u8]| {
+                let packed = encode(&Deflate, plain, plain.len(), Some(level)).unwrap();
+                assert!(decode(&Deflate, &packed, plain.len()).unwrap() == plain);
+                packed
+            };
+            assert!(packed(&bytes) == unmatched(&bytes), "{level}");
+            assert!(packed(&words) == alone(1, &words), "{level}");
+            assert!(packed(&rows) == alone(level, &rows), "{level}");
+            assert!(packed(&mixed) == alone(level, &mixed), "{level}");
+            // Small ones are not tried.
+            let small = &bytes[..WORTH_TRYING - 1];
+            assert!(packed(small) == alone(level, small), "{level}");
         }
-        assert!(encode(&Deflate, &steps, steps.len(), Some(6)).unwrap() == alone(6, &steps));
-        // A tile of which only a part is noisy.
-        let mixed = [&steps[..], &noisy[..WORTH_TRYING / 8]].concat();
-        assert!(encode(&Deflate, &mixed, mixed.len(), Some(6)).unwrap() == alone(6, &mixed));
-        // Small ones are not tried.
-        let small = &noisy[..WORTH_TRYING - 1];
-        assert!(encode(&Deflate, small, small.len(), Some(6)).unwrap() == alone(6, small));
+    }
+
+    #[test]
+    fn pieces_tell_nothing_of_rows_that_repeat_farther_away() {
+        let row: Vec<u8> = noise(9973, 24, 3).map(|v| v as u8).collect();
+        let plain = row.repeat(21);
+        let mut pieces = Vec::new();
+        pick(&plain, &mut pieces);
+        assert!(unmatched(&pieces).len() < alone(6, &pieces).len());
+        assert!(encode(&Deflate, &plain, plain.len(), Some(6)).unwrap().len() < plain.len() / 10);
     }
 
     #[test]
