@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use flate2::{Decompress, FlushDecompress, Status};
 use libdeflater::{CompressionLvl, Compressor, Decompressor};
 
+use super::trial::{WORTH_TRYING, does, pick, stretch};
 use super::{Cause, Codec, Encoded, Plain, short};
 
 /// Deflate in a zlib frame.
@@ -22,12 +23,6 @@ const QUICKEST: CompressionLvl = match CompressionLvl::new(1) {
     Ok(level) => level,
     Err(_) => panic!("level 1 is one"),
 };
-/// Bytes of a tile from which on it is worth trying them on a part of it.
-const WORTH_TRYING: usize = 128 << 10;
-/// That part of the tile, and no less than so many bytes, in as many pieces from all over it.
-const TRIED_SHARE: usize = 64;
-const TRIED_LEAST: usize = 4 << 10;
-const PIECES: usize = 8;
 
 thread_local! {
     static DECOMPRESSOR: RefCell<Decompressor> = RefCell::new(Decompressor::new());
@@ -88,35 +83,30 @@ impl Compressors {
             return compress(asked.unwrap_or(quickest), bytes, out);
         }
         pick(bytes, pieces);
-        let mut size = |compressor: &mut Compressor| {
+        let mut size = |compressor: &mut Compressor, bytes: &[u8]| {
             tried.clear();
-            compress(compressor, pieces, tried).map(|()| tried.len())
+            compress(compressor, bytes, tried).map(|()| tried.len())
         };
-        let mut smallest = size(quickest)?;
-        let mut best = quickest;
-        if let Some(asked) = asked {
-            let of_asked = size(asked)?;
-            if of_asked < smallest {
-                (best, smallest) = (asked, of_asked);
-            }
-        }
-        tried.clear();
-        literals::compress(pieces, tried);
-        if tried.len() <= smallest && !literals::repeats(bytes) {
+        let by_quickest = size(quickest, pieces)?;
+        let by_asked = asked.map_or(Ok(None), |asked| size(asked, pieces).map(|due| Some((asked, due))))?;
+        let due = by_asked.as_ref().map_or(by_quickest, |(_, due)| *due);
+        let alone = |bytes: &[u8]| {
+            let mut out = Vec::new();
+            literals::compress(bytes, &mut out);
+            out.len()
+        };
+        let hopeless = alone(pieces) <= by_quickest.min(due)
+            && alone(stretch(bytes)) <= size(quickest, stretch(bytes))?
+            && !literals::repeats(bytes);
+        if hopeless {
             literals::compress(bytes, out);
             return Ok(());
         }
+        let best = match by_asked {
+            Some((asked, due)) if !does(by_quickest, due) => asked,
+            _ => quickest,
+        };
         compress(best, bytes, out)
-    }
-}
-
-/// Pieces from all over a tile, at even distances.
-fn pick(bytes: &[u8], pieces: &mut Vec<u8>) {
-    let length = (bytes.len() / TRIED_SHARE).max(TRIED_LEAST).min(bytes.len()) / PIECES;
-    pieces.clear();
-    for part in bytes.chunks_exact(bytes.len() / PIECES).take(PIECES) {
-        let start = (part.len() - length) / 2;
-        pieces.extend_from_slice(&part[start..start + length]);
     }
 }
 
@@ -243,8 +233,13 @@ mod tests {
     fn of_all_ways_the_quickest_that_gives_no_more_bytes() {
         let bytes: Vec<u8> = noise(WORTH_TRYING, 24, 1).map(|v| v as u8).collect();
         let words: Vec<u8> = noise(WORTH_TRYING / 2, 48, 2).flat_map(i16::to_le_bytes).collect();
-        let mut rows = bytes[..600].repeat(WORTH_TRYING / 600 + 1);
-        rows.iter_mut().step_by(97).for_each(|byte| *byte = byte.wrapping_add(1));
+        // Terraces, wide and narrow.
+        let mut widths = noise(usize::MAX, 8, 3);
+        let mut rows: Vec<u8> = Vec::new();
+        while rows.len() < WORTH_TRYING {
+            let (Some(value), Some(width)) = (widths.next(), widths.next()) else { break };
+            rows.extend(std::iter::repeat_n(value as u8, usize::from(width.unsigned_abs()) + 1));
+        }
         // A tile of which a small part is noisy.
         let mixed = [&rows[..], &bytes[..WORTH_TRYING / 8]].concat();
         // What the test is about is true of them.
@@ -276,19 +271,6 @@ mod tests {
         pick(&plain, &mut pieces);
         assert!(unmatched(&pieces).len() < alone(6, &pieces).len());
         assert!(encode(&Deflate, &plain, plain.len(), Some(6)).unwrap().len() < plain.len() / 10);
-    }
-
-    #[test]
-    fn pieces_come_from_all_over_a_tile() {
-        for length in [WORTH_TRYING, WORTH_TRYING + 1, 300_007, 5 << 20] {
-            let bytes: Vec<u8> = (0..length).map(|i| (i * 256 / length) as u8).collect();
-            let mut pieces = Vec::new();
-            pick(&bytes, &mut pieces);
-            assert!(pieces.len() >= TRIED_LEAST - PIECES && pieces.len() <= length / 32);
-            for (i, piece) in pieces.chunks(pieces.len() / PIECES).enumerate() {
-                assert!(piece.iter().all(|&b| usize::from(b) * PIECES / 256 == i), "{length}");
-            }
-        }
     }
 
     #[test]
