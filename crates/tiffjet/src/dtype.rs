@@ -150,3 +150,34 @@ impl ByteOrder {
         if self == Self::Little { u64::from_le_bytes(b) } else { u64::from_be_bytes(b) }
     }
 }
+
+/// Turns the bytes of every word round, from one byte order to the other. Words of other sizes than 2, 4 and 8 bytes have
+/// no order, and bytes behind the last whole word stay as they are.
+pub(crate) fn turn_round(bytes: &mut [u8], word: usize) {
+    match word {
+        2 => bytes.as_chunks_mut::<2>().0.iter_mut().for_each(|b| b.reverse()),
+        4 => bytes.as_chunks_mut::<4>().0.iter_mut().for_each(|b| b.reverse()),
+        8 => bytes.as_chunks_mut::<8>().0.iter_mut().for_each(|b| b.reverse()),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_turned_round_and_what_is_left_stays() {
+        let turned = |word| {
+            let mut bytes: Vec<u8> = (0..19).collect();
+            turn_round(&mut bytes, word);
+            bytes
+        };
+        for word in [2, 4, 8] {
+            let whole = 19 / word * word;
+            let words = (0..whole).map(|i| (i / word * word + word - 1 - i % word) as u8);
+            assert_eq!(turned(word), words.chain(whole as u8..19).collect::<Vec<u8>>());
+        }
+        assert_eq!(turned(0), turned(1));
+    }
+}

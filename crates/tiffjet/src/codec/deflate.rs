@@ -1,10 +1,13 @@
 //! Deflate in a zlib frame.
 
+mod literals;
+
 use std::cell::RefCell;
 
 use flate2::{Decompress, FlushDecompress, Status};
 use libdeflater::{CompressionLvl, Compressor, Decompressor};
 
+use super::trial::{WORTH_TRYING, does, pick, stretch};
 use super::{Cause, Codec, Encoded, Plain, short};
 
 /// Deflate in a zlib frame.
@@ -14,10 +17,26 @@ pub struct Deflate;
 /// What GDAL and libtiff write when nothing is said.
 const DEFAULT_LEVEL: i32 = 6;
 
+/// The quickest one takes fewer matches than all others, and no matches at all are quicker still. Where pixels are noisy
+/// that gives fewer bytes, not more: short matches cost more than what they stand for (decision 12).
+const QUICKEST: CompressionLvl = match CompressionLvl::new(1) {
+    Ok(level) => level,
+    Err(_) => panic!("level 1 is one"),
+};
+
 thread_local! {
     static DECOMPRESSOR: RefCell<Decompressor> = RefCell::new(Decompressor::new());
-    /// The last level used: a writer never mixes levels on one thread for long.
-    static COMPRESSOR: RefCell<Option<(i32, Compressor)>> = const { RefCell::new(None) };
+    static COMPRESSORS: RefCell<Compressors> = RefCell::default();
+}
+
+/// The quickest level and the last other one used: a writer never mixes levels on one thread for long.
+#[derive(Default)]
+struct Compressors {
+    quickest: Option<Compressor>,
+    other: Option<(CompressionLvl, Compressor)>,
+    /// Pieces of a tile, and what becomes of them.
+    pieces: Vec<u8>,
+    tried: Vec<u8>,
 }
 
 impl Codec for Deflate {
@@ -46,12 +65,48 @@ impl Codec for Deflate {
         let level = tile.settings.level.unwrap_or(DEFAULT_LEVEL);
         let valid = (1..=12).contains(&level).then(|| CompressionLvl::new(level).ok()).flatten();
         let valid = valid.ok_or_else(|| Cause::unsupported(format!("deflate level {level}: it is 1 to 12")))?;
-        COMPRESSOR.with_borrow_mut(|slot| {
-            if slot.as_ref().is_none_or(|(of, _)| *of != level) {
-                *slot = Some((level, Compressor::new(valid)));
-            }
-            slot.as_mut().map_or(Ok(()), |(_, compressor)| compress(compressor, tile.bytes, out))
-        })
+        COMPRESSORS.with_borrow_mut(|compressors| compressors.compress(valid, tile.bytes, out))
+    }
+}
+
+impl Compressors {
+    /// Compresses with a level, or in a quicker way where that gives no more bytes. Which one depends on the tile alone.
+    fn compress(&mut self, level: CompressionLvl, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Cause> {
+        let Self { quickest, other, pieces, tried } = self;
+        let quickest = quickest.get_or_insert_with(|| Compressor::new(QUICKEST));
+        let asked = match other.take().filter(|(of, _)| *of == level) {
+            _ if level == QUICKEST => None,
+            Some(kept) => Some(&mut other.insert(kept).1),
+            None => Some(&mut other.insert((level, Compressor::new(level))).1),
+        };
+        if bytes.len() < WORTH_TRYING {
+            return compress(asked.unwrap_or(quickest), bytes, out);
+        }
+        pick(bytes, pieces);
+        let mut size = |compressor: &mut Compressor, bytes: &[u8]| {
+            tried.clear();
+            compress(compressor, bytes, tried).map(|()| tried.len())
+        };
+        let by_quickest = size(quickest, pieces)?;
+        let by_asked = asked.map_or(Ok(None), |asked| size(asked, pieces).map(|due| Some((asked, due))))?;
+        let due = by_asked.as_ref().map_or(by_quickest, |(_, due)| *due);
+        let alone = |bytes: &[u8]| {
+            let mut out = Vec::new();
+            literals::compress(bytes, &mut out);
+            out.len()
+        };
+        let hopeless = alone(pieces) <= by_quickest.min(due)
+            && alone(stretch(bytes)) <= size(quickest, stretch(bytes))?
+            && !literals::repeats(bytes);
+        if hopeless {
+            literals::compress(bytes, out);
+            return Ok(());
+        }
+        let best = match by_asked {
+            Some((asked, due)) if !does(by_quickest, due) => asked,
+            _ => quickest,
+        };
+        compress(best, bytes, out)
     }
 }
 
@@ -107,7 +162,7 @@ fn compress(compressor: &mut Compressor, bytes: &[u8], out: &mut Vec<u8>) -> Res
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{check, decode, encode, torture};
+    use super::super::testing::{Random, check, decode, encode, torture};
     use super::*;
 
     #[test]
@@ -152,6 +207,70 @@ mod tests {
         let packed = encode(&Deflate, &[5; 100], 100, None).unwrap();
         let cause = decode(&Deflate, &packed, 101).unwrap_err();
         assert_eq!(cause.to_string(), "the data give 100 bytes where 101 are due");
+    }
+
+    /// What a predictor leaves of a noisy image: small numbers, which hardly repeat.
+    fn noise(length: usize, most: usize, seed: u64) -> impl Iterator<Item = i16> {
+        let mut random = Random::new(seed);
+        (0..length).map(move |_| (0..4).map(|_| random.below(most) as i16).sum::<i16>() - 2 * most as i16)
+    }
+
+    /// What one level gives by itself.
+    fn alone(level: i32, plain: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        compress(&mut Compressor::new(CompressionLvl::new(level).unwrap()), plain, &mut out).unwrap();
+        out
+    }
+
+    /// What no matches give.
+    fn unmatched(plain: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        literals::compress(plain, &mut out);
+        out
+    }
+
+    #[test]
+    fn of_all_ways_the_quickest_that_gives_no_more_bytes() {
+        let bytes: Vec<u8> = noise(WORTH_TRYING, 24, 1).map(|v| v as u8).collect();
+        let words: Vec<u8> = noise(WORTH_TRYING / 2, 48, 2).flat_map(i16::to_le_bytes).collect();
+        // Terraces, wide and narrow.
+        let mut widths = noise(usize::MAX, 8, 3);
+        let mut rows: Vec<u8> = Vec::new();
+        while rows.len() < WORTH_TRYING {
+            let (Some(value), Some(width)) = (widths.next(), widths.next()) else { break };
+            rows.extend(std::iter::repeat_n(value as u8, usize::from(width.unsigned_abs()) + 1));
+        }
+        // A tile of which a small part is noisy.
+        let mixed = [&rows[..], &bytes[..WORTH_TRYING / 8]].concat();
+        // What the test is about is true of them.
+        let sizes = |plain: &[u8]| (unmatched(plain).len(), alone(1, plain).len(), alone(6, plain).len());
+        assert!(matches!(sizes(&bytes), (none, first, sixth) if none < first && none < sixth));
+        assert!(matches!(sizes(&words), (none, first, sixth) if first < none && first < sixth));
+        assert!(matches!(sizes(&rows), (none, first, sixth) if sixth < none && sixth < first));
+        for level in [1, 6, 9] {
+            let packed = |plain: &[u8]| {
+                let packed = encode(&Deflate, plain, plain.len(), Some(level)).unwrap();
+                assert!(decode(&Deflate, &packed, plain.len()).unwrap() == plain);
+                packed
+            };
+            assert!(packed(&bytes) == unmatched(&bytes), "{level}");
+            assert!(packed(&words) == alone(1, &words), "{level}");
+            assert!(packed(&rows) == alone(level, &rows), "{level}");
+            assert!(packed(&mixed) == alone(level, &mixed), "{level}");
+            // Small ones are not tried.
+            let small = &bytes[..WORTH_TRYING - 1];
+            assert!(packed(small) == alone(level, small), "{level}");
+        }
+    }
+
+    #[test]
+    fn pieces_tell_nothing_of_rows_that_repeat_farther_away() {
+        let row: Vec<u8> = noise(9973, 24, 3).map(|v| v as u8).collect();
+        let plain = row.repeat(21);
+        let mut pieces = Vec::new();
+        pick(&plain, &mut pieces);
+        assert!(unmatched(&pieces).len() < alone(6, &pieces).len());
+        assert!(encode(&Deflate, &plain, plain.len(), Some(6)).unwrap().len() < plain.len() / 10);
     }
 
     #[test]

@@ -23,6 +23,7 @@ mod sgilog;
 #[cfg(test)]
 mod testing;
 mod thunderscan;
+mod trial;
 mod webp;
 mod zstd;
 

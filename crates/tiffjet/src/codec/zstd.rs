@@ -4,9 +4,10 @@ use std::cell::RefCell;
 use std::ops::ControlFlow;
 
 use zstd_safe::{
-    CCtx, CParameter, DCtx, DParameter, InBuffer, OutBuffer, ResetDirective, compress_bound, get_error_name,
+    CCtx, CParameter, DCtx, DParameter, ErrorCode, InBuffer, OutBuffer, ResetDirective, compress_bound, get_error_name,
 };
 
+use super::trial::{WORTH_TRYING, does, pick};
 use super::{Cause, Codec, Encoded, Plain, short};
 
 /// ZSTD.
@@ -15,12 +16,17 @@ pub struct Zstd;
 
 /// The first bytes of a frame, which tell how long its header is.
 const FRAME_HEADER: usize = 5;
+/// More than the header of a frame and its last, empty block can have.
+const FRAME_ENDS: usize = 64;
 
 /// How far back matches reach in what is written, as a power of two: 256 KiB, and tables to match, stay in the cache of a
 /// core. Of tiles of a megabyte that makes up to half of the time and a few thousandths of the size (decision 10).
 const WINDOW: u32 = 18;
 /// From this level on nothing is spared for the last byte.
 const THOROUGH: i32 = 16;
+/// The level that often does as well as higher ones: where pixels are noisy there are no better matches to be found
+/// (decision 12).
+const QUICK: i32 = 5;
 
 /// What GDAL writes when nothing is said.
 const DEFAULT_LEVEL: i32 = 9;
@@ -30,6 +36,43 @@ thread_local! {
     /// Writes straight into the output, block by block: it keeps no window of its own, so it may be kept.
     static STEPPER: RefCell<DCtx<'static>> = RefCell::new(DCtx::create());
     static COMPRESSOR: RefCell<CCtx<'static>> = RefCell::new(CCtx::create());
+    static TRIAL: RefCell<Trial> = RefCell::new(Trial { context: CCtx::create(), pieces: Vec::new(), out: Vec::new() });
+}
+
+/// Levels tried on pieces of a tile.
+struct Trial {
+    context: CCtx<'static>,
+    pieces: Vec<u8>,
+    out: Vec<u8>,
+}
+
+impl Trial {
+    /// The level for a tile: the asked one, or a quicker one that does as well. It depends on the tile alone.
+    fn level(&mut self, asked: i32, bytes: &[u8]) -> Result<i32, ErrorCode> {
+        if !(QUICK + 1..THOROUGH).contains(&asked) || bytes.len() < WORTH_TRYING {
+            return Ok(asked);
+        }
+        pick(bytes, &mut self.pieces);
+        Ok(if does(self.size(QUICK)?, self.size(asked)?) { QUICK } else { asked })
+    }
+
+    /// Bytes that a level makes of the pieces.
+    ///
+    /// What a level does depends on how much there is to come. It is not told how little that is here, so that it does what
+    /// it does to a tile; a small window spares it the clearing of tables.
+    fn size(&mut self, level: i32) -> Result<usize, ErrorCode> {
+        let Self { context, pieces, out } = self;
+        context.reset(ResetDirective::SessionOnly)?;
+        context.set_parameter(CParameter::CompressionLevel(level))?;
+        context.set_parameter(CParameter::WindowLog(pieces.len().next_power_of_two().ilog2().clamp(10, WINDOW)))?;
+        out.resize(compress_bound(pieces.len()) + FRAME_ENDS, 0);
+        let mut input = InBuffer::around(pieces);
+        let mut output = OutBuffer::around(&mut out[..]);
+        // There is room for all of it: one call takes it, and another ends it.
+        context.compress_stream(&mut output, &mut input)?;
+        context.end_stream(&mut output)?;
+        Ok(output.pos())
+    }
 }
 
 impl Codec for Zstd {
@@ -82,7 +125,9 @@ impl Codec for Zstd {
         }
         let start = out.len();
         out.resize(start + compress_bound(tile.bytes.len()), 0);
+        let level = TRIAL.with_borrow_mut(|trial| trial.level(level, tile.bytes));
         let packed = COMPRESSOR.with_borrow_mut(|c| {
+            let level = level?;
             c.set_parameter(CParameter::CompressionLevel(level))?;
             // 0 is the level's own.
             c.set_parameter(CParameter::WindowLog(if level < THOROUGH { WINDOW } else { 0 }))?;
@@ -100,7 +145,7 @@ fn step(
     bytes: &[u8],
     out: &mut [u8],
     landed: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
-) -> Result<(), zstd_safe::ErrorCode> {
+) -> Result<(), ErrorCode> {
     context.reset(ResetDirective::SessionOnly)?;
     context.set_parameter(DParameter::StableOutBuffer(true))?;
     let (mut read, mut done) = (0, 0);
@@ -218,6 +263,48 @@ mod tests {
         assert!(along(&packed, &mut [0; 801], usize::MAX).is_err());
         assert!(along(&[], &mut [0; 1], usize::MAX).is_err());
         assert!(along(&[1, 2, 3, 4, 5, 6, 7, 8, 9], &mut [0; 1], usize::MAX).is_err());
+    }
+
+    /// What one level gives by itself.
+    fn alone(level: i32, plain: &[u8]) -> Vec<u8> {
+        let mut out = vec![0; compress_bound(plain.len())];
+        let mut context = CCtx::create();
+        context.set_parameter(CParameter::CompressionLevel(level)).unwrap();
+        context.set_parameter(CParameter::WindowLog(if level < THOROUGH { WINDOW } else { 0 })).unwrap();
+        let length = context.compress2(&mut out[..], plain).unwrap();
+        out.truncate(length);
+        out
+    }
+
+    #[test]
+    fn a_quicker_level_that_does_as_well() {
+        let mut random = Random::new(8);
+        let mut noise = |most| (0..4).map(|_| random.below(most) as i16).sum::<i16>() - 2 * most as i16;
+        let words: Vec<u8> = (0..200_000).flat_map(|_| noise(48).to_le_bytes()).collect();
+        // Steps of a terrace: what looks further finds more.
+        let mut steps = Vec::new();
+        while steps.len() < 400_000 {
+            let (value, length) = (noise(8) as u8, usize::from(noise(8).unsigned_abs()) + 1);
+            steps.extend(std::iter::repeat_n(value, length));
+        }
+        // What the test is about is true of them.
+        let does_as_well = |level, plain: &[u8]| does(alone(QUICK, plain).len(), alone(level, plain).len());
+        assert!(does_as_well(9, &words) && !does_as_well(9, &steps));
+        for (plain, asked, due) in [
+            (&words, 9, QUICK),
+            (&words, 15, QUICK),
+            (&words, THOROUGH, THOROUGH),
+            (&words, 4, 4),
+            (&steps, 9, 9),
+            (&steps, 12, 12),
+        ] {
+            let packed = encode(&Zstd, plain, plain.len(), Some(asked)).unwrap();
+            assert!(packed == alone(due, plain), "{asked}");
+            assert!(decode(&Zstd, &packed, plain.len()).unwrap() == *plain);
+        }
+        // Small ones are not tried.
+        let small = &words[..WORTH_TRYING - 1];
+        assert!(encode(&Zstd, small, small.len(), Some(9)).unwrap() == alone(9, small));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::stream::{Copy, Rows};
 use crate::codec::Unit;
-use crate::dtype::{ByteOrder, DType, SampleKind};
+use crate::dtype::{ByteOrder, DType, SampleKind, turn_round};
 use crate::layout::Predictor;
 use crate::plan::{ReadPlan, TileRead};
 use crate::predictor;
@@ -130,12 +130,7 @@ impl Unpack {
 
     /// Turns the byte order round.
     pub(super) fn swap(&self, row: &mut [u8]) {
-        match self.swap {
-            2 => row.as_chunks_mut::<2>().0.iter_mut().for_each(|b| b.reverse()),
-            4 => row.as_chunks_mut::<4>().0.iter_mut().for_each(|b| b.reverse()),
-            8 => row.as_chunks_mut::<8>().0.iter_mut().for_each(|b| b.reverse()),
-            _ => {}
-        }
+        turn_round(row, self.swap);
     }
 
     /// Unpacks rows of a tile where they stand: one band, whole samples.

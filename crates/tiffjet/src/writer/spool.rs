@@ -15,7 +15,7 @@ use crate::tensor::{HostBuffer, Storage};
 
 /// Small tiles share a system call.
 const BUFFER: usize = 64 << 10;
-/// Memory is taken in chunks of so many bytes; what comes first has less.
+/// Memory is taken in chunks of so many bytes, and no more than may be filled; what comes first has less.
 const CHUNK: usize = 16 << 20;
 const FIRST: usize = 1 << 20;
 
@@ -58,7 +58,7 @@ impl Spool {
     fn add(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         if self.file.is_none() {
             if self.length + bytes.len() as u64 <= self.limit {
-                return self.memory.add(bytes);
+                return self.memory.add(bytes, self.limit);
             }
             let mut file = BufWriter::with_capacity(BUFFER, nameless(&self.directory)?);
             self.memory.parts(0..self.length).iter().try_for_each(|part| file.write_all(part))?;
@@ -84,7 +84,8 @@ impl Spool {
     }
 }
 
-/// Bytes in memory that is kept for the next who needs some: fresh pages cost more than what is copied into them.
+/// Bytes in memory that is kept for the next who needs some: fresh pages cost more than what is copied into them. Where few
+/// may stay in memory a file soon takes their place, and it goes back to the system.
 #[derive(Default)]
 struct Chunks {
     chunks: Vec<HostBuffer>,
@@ -93,12 +94,12 @@ struct Chunks {
 }
 
 impl Chunks {
-    fn add(&mut self, mut bytes: &[u8]) -> std::io::Result<()> {
+    /// Adds bytes. All together are no more than `limit`.
+    fn add(&mut self, mut bytes: &[u8], limit: u64) -> std::io::Result<()> {
         while !bytes.is_empty() {
             let left = self.chunks.last().map_or(0, |chunk| chunk.length() - self.filled);
             if left == 0 {
-                let length = if self.chunks.is_empty() { FIRST } else { CHUNK };
-                self.chunks.push(HostBuffer::take(length).ok_or(std::io::ErrorKind::OutOfMemory)?);
+                self.chunks.push(self.next(limit).ok_or(std::io::ErrorKind::OutOfMemory)?);
                 self.filled = 0;
                 continue;
             }
@@ -109,6 +110,14 @@ impl Chunks {
             bytes = later;
         }
         Ok(())
+    }
+
+    /// Memory for the bytes that come next.
+    fn next(&self, limit: u64) -> Option<HostBuffer> {
+        let held: u64 = self.chunks.iter().map(|chunk| chunk.length() as u64).sum();
+        let most = if self.chunks.is_empty() { FIRST } else { CHUNK };
+        let length = (limit.saturating_sub(held)).clamp(1, most as u64) as usize;
+        if limit < CHUNK as u64 { HostBuffer::take_own(length) } else { HostBuffer::take(length) }
     }
 
     /// The bytes of a range.
@@ -154,9 +163,17 @@ mod tests {
         let bytes: Vec<u8> = (0..FIRST + 2 * CHUNK + 10).map(|i| (i / 1000 + i) as u8).collect();
         let mut chunks = Chunks::default();
         for part in bytes.chunks(777_777) {
-            chunks.add(part).unwrap();
+            chunks.add(part, 1 << 30).unwrap();
         }
         assert_eq!(chunks.chunks.len(), 4);
+        // What may not be filled is not taken.
+        let mut few = Chunks::default();
+        for part in bytes[..5 * FIRST].chunks(70_000) {
+            few.add(part, 5 * FIRST as u64).unwrap();
+        }
+        let lengths: Vec<usize> = few.chunks.iter().map(Storage::length).collect();
+        assert_eq!(lengths, [FIRST, 4 * FIRST]);
+        assert!(few.parts(0..5 * FIRST as u64).concat() == bytes[..5 * FIRST]);
         for range in [0..bytes.len(), FIRST - 3..FIRST + CHUNK + 5, 5..6, 0..0] {
             let parts = chunks.parts(range.start as u64..range.end as u64);
             assert!(parts.concat() == bytes[range]);

@@ -20,7 +20,7 @@ mod value;
 use std::borrow::Cow;
 
 use super::{Cause, Codec, Encoded, Plain, Unit};
-use crate::dtype::{ByteOrder, DType};
+use crate::dtype::{ByteOrder, DType, turn_round};
 use header::Header;
 use value::{Value, dispatch};
 
@@ -49,7 +49,7 @@ impl Codec for Lerc {
         let blobs = unwrap(tile.bytes, tile.format.lerc[1], out.len())?;
         dispatch!(tile.format.dtype, decode_tile(tile, &blobs, out))?;
         if tile.format.order != ByteOrder::NATIVE {
-            turn_round(tile.format.dtype, out);
+            turn_round(out, tile.format.dtype.word());
         }
         Ok(())
     }
@@ -61,7 +61,7 @@ impl Codec for Lerc {
         }
         let mut bytes = Cow::Borrowed(tile.bytes);
         if tile.format.order != ByteOrder::NATIVE {
-            turn_round(tile.format.dtype, bytes.to_mut());
+            turn_round(bytes.to_mut(), tile.format.dtype.word());
         }
         let tile = &Plain { bytes: &bytes, ..*tile };
         let additional = tile.format.lerc[1];
@@ -72,11 +72,6 @@ impl Codec for Lerc {
         dispatch!(tile.format.dtype, encode_tile(tile, &mut blobs))?;
         wrap(&blobs, additional, tile.settings.level, out)
     }
-}
-
-/// Turns the bytes of every sample round.
-fn turn_round(dtype: DType, samples: &mut [u8]) {
-    samples.chunks_exact_mut(dtype.size()).for_each(<[u8]>::reverse);
 }
 
 /// Fails unless a buffer has the size of the tile.
