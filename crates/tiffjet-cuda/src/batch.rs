@@ -92,12 +92,30 @@ pub struct Bounds {
     pub group: u64,
     /// Bytes of an image that are enough for a group.
     pub image: u64,
-    /// Bytes of a load.
-    pub load: u64,
+    /// How large loads are.
+    pub loads: Loads,
     /// Whether bytes that can go straight to the device do.
     pub direct: bool,
     /// Whether windows may share a tile.
     pub shared: bool,
+}
+
+/// How large loads are: small at first, so that the first copy begins soon, then larger and larger.
+#[derive(Debug, Clone, Copy)]
+pub struct Loads {
+    /// Bytes of the first ones.
+    pub least: u64,
+    /// Bytes of the largest.
+    pub most: u64,
+    /// How many are filled at once.
+    pub at_once: u64,
+}
+
+impl Loads {
+    /// Bytes of the load that has so many before it.
+    fn after(&self, before: u64) -> u64 {
+        (before / self.at_once.max(1)).clamp(self.least, self.most.max(self.least)).next_multiple_of(4096)
+    }
 }
 
 /// Where a part of a tile comes from.
@@ -350,12 +368,14 @@ pub struct Cutter<'a> {
     open: Group,
     /// The last tile of the open group, and where it comes from.
     last: Option<(Item, From)>,
+    /// Bytes that the groups before the open one load.
+    before: u64,
 }
 
 impl<'a> Cutter<'a> {
     /// For these jobs.
     pub fn new(jobs: &'a [ReadJob<'a>], formats: &'a [Format], formats_of: &'a [Formats], bounds: Bounds) -> Self {
-        Self { jobs, formats, formats_of, bounds, done: Vec::new(), open: Group::default(), last: None }
+        Self { jobs, formats, formats_of, bounds, done: Vec::new(), open: Group::default(), last: None, before: 0 }
     }
 
     /// Adds a tile.
@@ -445,7 +465,8 @@ impl<'a> Cutter<'a> {
         }
         self.last = None;
         let mut group = std::mem::take(&mut self.open);
-        group.lay_out(self.formats, &self.bounds);
+        group.lay_out(self.formats, &self.bounds, self.before);
+        self.before += group.loads.iter().map(|load| load.length).sum::<u64>();
         self.done.push(group);
     }
 
@@ -599,8 +620,8 @@ impl Group {
         parts.placed.push(placed);
     }
 
-    /// Gives everything its place.
-    fn lay_out(&mut self, formats: &[Format], bounds: &Bounds) {
+    /// Gives everything its place. Groups before this one load so many bytes.
+    fn lay_out(&mut self, formats: &[Format], bounds: &Bounds, before: u64) {
         self.front = if bounds.direct { PAGE } else { SLACK };
         self.spans = std::mem::take(&mut self.spans).into_iter().flat_map(Span::cut).collect();
         self.tables_at = aligned(self.image, 16);
@@ -626,7 +647,7 @@ impl Group {
             end = coded.scratch + ROUTES[*route].scratch(coded.size);
         }
         self.bytes = end;
-        self.loads = loads(std::mem::take(&mut self.segments), bounds.load);
+        self.loads = loads(std::mem::take(&mut self.segments), bounds.loads, before);
     }
 
     /// Where decoded tiles stand, and their bytes.
@@ -685,9 +706,10 @@ impl Group {
     }
 }
 
-/// Cuts an image into loads. A tile that the host decodes is never cut.
-fn loads(segments: Vec<Segment>, most: u64) -> Vec<Load> {
+/// Cuts an image into loads, with so many bytes of other images before it. A tile that the host decodes is never cut.
+fn loads(segments: Vec<Segment>, sizes: Loads, before: u64) -> Vec<Load> {
     let mut loads: Vec<Load> = Vec::new();
+    let mut most = 0;
     for segment in segments {
         let whole = matches!(segment.what, What::Tile { .. });
         let mut done = 0;
@@ -696,6 +718,7 @@ fn loads(segments: Vec<Segment>, most: u64) -> Vec<Load> {
             let room = loads.last().map_or(0, |load| (load.at + most).saturating_sub(at));
             // A few bytes at the end of a load are not worth a read of their own.
             if room < left.min(if whole { u64::MAX } else { 4096 }) {
+                most = sizes.after(before + at);
                 loads.push(Load { at, ..Load::default() });
             }
             let Some(load) = loads.last_mut() else { break };
@@ -751,7 +774,7 @@ mod tests {
 
     /// Every byte of every segment is in one load, from the right place.
     fn covers(segments: &[Segment], most: u64) -> Vec<Load> {
-        let loads = loads(segments.to_vec(), most);
+        let loads = loads(segments.to_vec(), Loads { least: most, most, at_once: 1 }, 0);
         for segment in segments {
             let mut at = segment.at;
             while at < segment.at + segment.length {

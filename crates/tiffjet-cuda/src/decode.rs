@@ -12,7 +12,7 @@ use tiffjet::backend::{changed, common_bytes};
 use tiffjet::plan::{self, Costs};
 use tiffjet::{Error, Fallback, ReadJob, ReadOptions, Report, Result, decode_tile};
 
-use crate::batch::{self, Bounds, Formats, Item, Rect, Way};
+use crate::batch::{self, Bounds, Formats, Item, Loads, Rect, Way};
 use crate::codec::{self, LIBRARY_ROUTES, Output, ROUTES};
 use crate::direct::{self, Direct};
 use crate::ffi::cufile::{PAGE, Transfer};
@@ -408,7 +408,9 @@ impl<'a> Reading<'a> {
         // One group more than there are lanes waits for the first of them: with few large tiles, twice as long.
         let most = self.settings.group.max(1);
         let image = bytes.div_ceil(lanes).clamp((most / SMALLER).max(1), most);
-        Ok((Bounds { group: share, image, load, direct: false, shared: self.is_shared() }, lanes as usize))
+        let first = if self.is_far() { load } else { load.min(LEAST_LOAD) };
+        let loads = Loads { least: first, most: load, at_once: threads };
+        Ok((Bounds { group: share, image, loads, direct: false, shared: self.is_shared() }, lanes as usize))
     }
 
     /// Bytes that pass through the ring for a tile.

@@ -17,11 +17,13 @@ use tiffjet::{Error, ReadJob, decode_tile, interruptible, wanted};
 use crate::batch::{Fill, Gift, Group, Load, What};
 use crate::codec::{Coded, LIBRARY_ROUTES, Submission};
 use crate::ffi::cufile::Transfer;
-use crate::ffi::driver::{Event, Failure, Stream};
+use crate::ffi::driver::{Event, Failure, Place, Stream};
 use crate::memory::{Gpu, SLOT};
 
 /// Bytes of buffers that a thread may keep from one read to the next.
 const KEPT: usize = 16 << 20;
+/// Bytes from far away that are worth a copy of their own, while those behind them are on their way.
+const PIECE: usize = 512 << 10;
 /// Who waits looks up so often.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -72,6 +74,8 @@ pub struct Fetch<'a> {
     keep_going: bool,
     /// Nothing is copied: how fast slots are filled.
     dry: bool,
+    /// Bytes of a load that are copied while the rest is on its way.
+    piece: usize,
     state: Mutex<State>,
     moved: Condvar,
     /// The same as in the state, for those who wait for other machines.
@@ -97,7 +101,41 @@ struct Asked<'a> {
     start: u64,
     /// The bits of each byte are turned round.
     reversed: bool,
+    /// Where it ends in its slot.
+    end: usize,
     part: &'a mut [u8],
+}
+
+/// The copy of a slot to the device, of what is there so far.
+struct SlotCopy<'a> {
+    from: Place,
+    to: u64,
+    stream: &'a Stream,
+    dry: bool,
+    /// Bytes that are worth a copy of their own, while those behind them are still to come.
+    worth: usize,
+    /// Bytes that are on their way.
+    done: usize,
+    outcome: Result<(), Failure>,
+}
+
+impl SlotCopy<'_> {
+    /// All bytes before `end` are there.
+    fn advance(&mut self, end: usize) {
+        if end.saturating_sub(self.done) >= self.worth {
+            self.finish(end);
+        }
+    }
+
+    /// Copies what is left before `end`.
+    fn finish(&mut self, end: usize) {
+        let (done, length) = (self.done, end.saturating_sub(self.done));
+        if self.dry || length == 0 || self.outcome.is_err() {
+            return;
+        }
+        self.outcome = self.stream.upload_part(self.from, done, length, self.to + done as u64);
+        self.done = end;
+    }
 }
 
 /// How a pass over the groups went.
@@ -141,6 +179,7 @@ impl<'a> Fetch<'a> {
             .flat_map(|(g, group)| of_group(group).into_iter().map(move |task| (g, task)))
             .collect();
         let left = groups.iter().map(|group| of_group(group).len()).collect();
+        let far = jobs.iter().any(|job| job.source.distance().is_far());
         Self {
             gpu,
             jobs,
@@ -153,6 +192,7 @@ impl<'a> Fetch<'a> {
             next: AtomicUsize::new(0),
             keep_going,
             dry,
+            piece: if far { PIECE } else { usize::MAX },
             state: Mutex::new(State { left, ..State::default() }),
             moved: Condvar::new(),
             stopped: Arc::default(),
@@ -351,12 +391,14 @@ impl<'a> Fetch<'a> {
         }
         let mut slot = self.gpu.ring.take()?;
         let length = load.length as usize;
-        self.fill(number, load, opened, &mut slot.memory.bytes_mut()[..length]);
+        let (from, dry, worth) = (slot.memory.place(), self.dry, self.piece);
+        let mut copy = SlotCopy { from, to: at, stream, dry, worth, done: 0, outcome: Ok(()) };
+        self.fill(number, load, opened, &mut slot.memory.bytes_mut()[..length], &mut copy);
+        copy.finish(length);
         let copied = match self.dry {
             true => Ok(()),
-            false => {
-                stream.upload(&slot.memory, 0, length, at).and_then(|()| slot.copied(stream, self.gpu.is_shared()))
-            }
+            // Even where a copy was refused, others may be on their way.
+            false => copy.outcome.and(slot.copied(stream, self.gpu.is_shared())),
         };
         self.gpu.ring.give_back(slot);
         copied
@@ -386,8 +428,9 @@ impl<'a> Fetch<'a> {
         })
     }
 
-    /// Fills a slot. What can't be read or decoded is the failure of its window.
-    fn fill(&self, number: usize, load: &Load, opened: &Opened, mut slot: &mut [u8]) {
+    /// Fills a slot, and copies of it what is there as it comes from far away. What can't be read or decoded is the failure
+    /// of its window.
+    fn fill(&self, number: usize, load: &Load, opened: &Opened, mut slot: &mut [u8], copy: &mut SlotCopy<'_>) {
         let mut at = 0;
         // Parts of one file in a row are one request, whichever windows they are for.
         let mut asked: Vec<Asked<'_>> = Vec::new();
@@ -398,9 +441,14 @@ impl<'a> Fetch<'a> {
             match fill.what {
                 What::File { job, start, reversed } => {
                     if asked.last().is_some_and(|last| !self.is_one_file(last.job, job)) {
-                        self.read(number, &mut asked);
+                        self.read(number, &mut asked, copy);
                     }
-                    asked.push(Asked { job, start, reversed, part });
+                    let mut done = 0;
+                    for piece in part.chunks_mut(self.piece) {
+                        let (start, first) = (start + done as u64, fill.at as usize + done);
+                        done += piece.len();
+                        asked.push(Asked { job, start, reversed, end: first + piece.len(), part: piece });
+                    }
                 }
                 What::Tables { start } => part.copy_from_slice(&opened.tables[start as usize..][..length]),
                 What::Tile { job, tile } => BUFFERS.with_borrow_mut(|(encoded, decoded)| {
@@ -411,7 +459,7 @@ impl<'a> Fetch<'a> {
                 }),
             }
         }
-        self.read(number, &mut asked);
+        self.read(number, &mut asked, copy);
     }
 
     /// Whether two windows are of one file.
@@ -421,14 +469,14 @@ impl<'a> Fetch<'a> {
     }
 
     /// Reads parts of one file. Where that fails, each window is tried alone, to tell whose failure it is.
-    fn read(&self, number: usize, asked: &mut Vec<Asked<'_>>) {
+    fn read(&self, number: usize, asked: &mut Vec<Asked<'_>>, copy: &mut SlotCopy<'_>) {
         let Some(first) = asked.first().map(|asked| asked.job) else { return };
         let alone = asked.iter().all(|asked| asked.job == first);
-        match self.read_parts(asked) {
+        match self.read_parts(asked, Some(copy)) {
             Ok(()) => {}
             Err(error) if alone => self.fail(number, first, error),
             Err(_) => asked.chunk_by_mut(|a, b| a.job == b.job).for_each(|parts| {
-                if let Err(error) = self.read_parts(parts) {
+                if let Err(error) = self.read_parts(parts, None) {
                     self.fail(number, parts[0].job, error);
                 }
             }),
@@ -438,11 +486,25 @@ impl<'a> Fetch<'a> {
         }
     }
 
-    fn read_parts(&self, asked: &mut [Asked<'_>]) -> tiffjet::Result<()> {
+    /// Reads parts of one file; those that are whole, and all before them, may be copied while the others come.
+    fn read_parts(&self, asked: &mut [Asked<'_>], mut copy: Option<&mut SlotCopy<'_>>) -> tiffjet::Result<()> {
         let Some(source) = asked.first().map(|asked| self.jobs[asked.job].source) else { return Ok(()) };
+        // Where each ends, while it has not come; what is not yet as it shall be never comes.
+        let mut coming: Vec<(usize, bool)> = asked.iter().map(|a| (a.end, true)).collect();
+        let last = asked.iter().position(|a| a.reversed).unwrap_or(asked.len());
         let (ranges, mut parts): (Vec<_>, Vec<_>) =
             asked.iter_mut().map(|a| (a.start..a.start + a.part.len() as u64, &mut *a.part)).unzip();
-        source.read(&ranges, &mut parts, &mut |_| ())
+        let mut next = 0;
+        source.read(&ranges, &mut parts, &mut |i| {
+            coming[i].1 = false;
+            let before = next;
+            while next < last && !coming[next].1 {
+                next += 1;
+            }
+            if let (Some(copy), true) = (copy.as_deref_mut(), before < next) {
+                copy.advance(coming[next - 1].0);
+            }
+        })
     }
 
     /// Reads and decodes a tile on the host.
