@@ -458,14 +458,14 @@ impl<'a> Reading<'a> {
         let bytes = common_bytes(self.jobs)? as u64;
         let window = bytes / self.jobs.len() as u64;
         let outputs: Vec<u64> = (0..self.jobs.len() as u64).map(|i| output + i * window).collect();
-        let mut report = self.report();
-        report.bytes_out = bytes;
         self.refused(self.gpu.widen(streams, bounds.1))?;
         let statuses = Statuses::take(self, &streams.lanes[0])?;
         let pass =
             Pass { reading: self, outputs: &outputs, statuses: statuses.address(), bounds, dry: false, timing: None };
         let first = Pass { bounds: (Bounds { direct: self.direct.is_some(), ..bounds.0 }, bounds.1), ..pass };
         let mut outcome = first.run(streams, &self.items, &self.rects);
+        // While the device works.
+        let mut report = Report { bytes_out: bytes, ..self.report() };
         let refused = statuses.read(streams);
         let short = match (&mut outcome, &refused) {
             (Ok(outcome), Ok(_)) => outcome.transfer.take().map(|transfer| self.short(transfer)),

@@ -3,13 +3,14 @@
 //! What libraries decode passes by: they get it from the threads that read it.
 //!
 //! All loads of a pass are there for the taking at once. A load waits for nothing but its group's memory and a slot, so
-//! reading, copying and decoding overlap by themselves.
+//! reading, copying and decoding overlap by themselves. Copies are put into streams by the one thread that conducts: many
+//! that do would wait for each other in the driver, for longer than a copy takes.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tiffjet::codec::reverse_bits;
 use tiffjet::{Error, ReadJob, decode_tile, interruptible, wanted};
@@ -18,7 +19,7 @@ use crate::batch::{Fill, Gift, Group, Load, What};
 use crate::codec::{Coded, LIBRARY_ROUTES, Submission};
 use crate::ffi::cufile::Transfer;
 use crate::ffi::driver::{Event, Failure, Place, Stream};
-use crate::memory::{Gpu, SLOT};
+use crate::memory::{Gpu, SLOT, Slot};
 
 /// Bytes of buffers that a thread may keep from one read to the next.
 const KEPT: usize = 16 << 20;
@@ -26,6 +27,8 @@ const KEPT: usize = 16 << 20;
 const PIECE: usize = 512 << 10;
 /// Who waits looks up so often.
 const TICK: Duration = Duration::from_millis(100);
+/// So long who conducts keeps a core busy while nothing comes, and sleeps after that.
+const AWAKE: Duration = Duration::from_micros(300);
 
 /// Device memory of a group that can be filled.
 pub struct Opened {
@@ -41,6 +44,13 @@ enum Task {
     Load(usize),
     Gift(usize),
     Span(usize),
+}
+
+impl Task {
+    /// Whether it is on its way when its copies are.
+    fn is_copied(self) -> bool {
+        matches!(self, Self::Load(_))
+    }
 }
 
 /// Where a group's work goes.
@@ -78,14 +88,22 @@ pub struct Fetch<'a> {
     piece: usize,
     state: Mutex<State>,
     moved: Condvar,
+    /// What the one who conducts waits for has happened so often.
+    news: AtomicUsize,
+    /// One thread does it all: nobody else conducts.
+    alone: AtomicBool,
     /// The same as in the state, for those who wait for other machines.
     stopped: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Loads of each group that are not yet on their way.
+    /// Tasks of each group that are not yet on their way.
     left: Vec<usize>,
+    /// What is to be copied, in order.
+    copies: VecDeque<Copy>,
+    /// Who conducts sleeps.
+    asleep: bool,
     /// The first error of each window, by the place of its load.
     failed: BTreeMap<usize, (usize, Error)>,
     refused: Option<Failure>,
@@ -106,35 +124,57 @@ struct Asked<'a> {
     part: &'a mut [u8],
 }
 
-/// The copy of a slot to the device, of what is there so far.
-struct SlotCopy<'a> {
+/// Bytes of a slot that are to be copied.
+struct Copy {
+    from: Place,
+    /// First byte in the slot.
+    at: usize,
+    length: usize,
+    /// Where it goes.
+    to: u64,
+    group: usize,
+    /// The slot itself, with its last bytes.
+    slot: Option<Slot>,
+    /// They are the last of their load.
+    last: bool,
+}
+
+/// A slot on its way to the device, as far as it is filled.
+struct Filling<'a> {
+    fetch: &'a Fetch<'a>,
+    stream: &'a Stream,
     from: Place,
     to: u64,
-    stream: &'a Stream,
-    dry: bool,
-    /// Bytes that are worth a copy of their own, while those behind them are still to come.
-    worth: usize,
+    group: usize,
     /// Bytes that are on their way.
     done: usize,
     outcome: Result<(), Failure>,
 }
 
-impl SlotCopy<'_> {
-    /// All bytes before `end` are there.
+impl<'a> Filling<'a> {
+    fn new(fetch: &'a Fetch<'a>, (slot, to): (&Slot, u64), (group, stream): (usize, &'a Stream)) -> Self {
+        Self { fetch, stream, from: slot.memory.place(), to, group, done: 0, outcome: Ok(()) }
+    }
+
+    /// All bytes before `end` are there: they may go ahead.
     fn advance(&mut self, end: usize) {
-        if end.saturating_sub(self.done) >= self.worth {
-            self.finish(end);
+        if end.saturating_sub(self.done) >= self.fetch.piece && self.outcome.is_ok() {
+            let copy = self.copy(end);
+            self.outcome = self.fetch.hand_over(copy, self.stream);
         }
     }
 
-    /// Copies what is left before `end`.
-    fn finish(&mut self, end: usize) {
-        let (done, length) = (self.done, end.saturating_sub(self.done));
-        if self.dry || length == 0 || self.outcome.is_err() {
-            return;
-        }
-        self.outcome = self.stream.upload_part(self.from, done, length, self.to + done as u64);
-        self.done = end;
+    /// All bytes before `end` are there, and no more come.
+    fn finish(mut self, slot: Slot, end: usize, last: bool) -> Result<(), Failure> {
+        let copy = Copy { slot: Some(slot), last, ..self.copy(end) };
+        let outcome = self.fetch.hand_over(copy, self.stream);
+        self.outcome.and(outcome)
+    }
+
+    fn copy(&mut self, end: usize) -> Copy {
+        let at = std::mem::replace(&mut self.done, end);
+        let (from, to, group) = (self.from, self.to + at as u64, self.group);
+        Copy { from, at, length: end.saturating_sub(at), to, group, slot: None, last: false }
     }
 }
 
@@ -195,6 +235,8 @@ impl<'a> Fetch<'a> {
             piece: if far { PIECE } else { usize::MAX },
             state: Mutex::new(State { left, ..State::default() }),
             moved: Condvar::new(),
+            news: AtomicUsize::new(0),
+            alone: AtomicBool::new(false),
             stopped: Arc::default(),
         }
     }
@@ -226,21 +268,90 @@ impl<'a> Fetch<'a> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until all loads of a group are on their way; `false` when that will not be.
-    pub fn wait(&self, group: usize) -> bool {
+    /// Puts copies into their streams until all of a group are on their way; `false` when that will not be.
+    pub fn conduct(&self, group: usize, lane: &Lanes<'_>) -> Result<bool, Failure> {
+        loop {
+            let mut state = self.lock();
+            if state.stop || state.left[group] == 0 {
+                return Ok(!state.stop);
+            }
+            let next = state.copies.pop_front();
+            let seen = self.news.load(Ordering::Relaxed);
+            drop(state);
+            match next {
+                Some(copy) => {
+                    let stream = lane(copy.group).stream;
+                    self.put(copy, stream)?;
+                }
+                None => self.wait(seen),
+            }
+        }
+    }
+
+    /// Waits for news: for a while with open eyes, which also look after copies that others wait for, then asleep.
+    fn wait(&self, seen: usize) {
+        let begun = Instant::now();
+        if !self.gpu.is_shared() {
+            let watcher = self.gpu.ring.look_after();
+            while self.news.load(Ordering::Acquire) == seen && begun.elapsed() < AWAKE {
+                watcher.look();
+                std::hint::spin_loop();
+            }
+        }
         let mut state = self.lock();
-        while state.left[group] > 0 && !state.stop {
+        while self.news.load(Ordering::Relaxed) == seen {
+            state.asleep = true;
             state = self.moved.wait_timeout(state, TICK).unwrap_or_else(PoisonError::into_inner).0;
+            state.asleep = false;
             // Who waits for other machines may want no more.
             if !self.keep_going
                 && let Some(Err(error)) = self.jobs.first().map(|job| wanted(job.source.name()))
             {
                 drop(state);
-                self.fail(0, 0, error);
-                state = self.lock();
+                return self.fail(0, 0, error);
             }
         }
-        !state.stop
+    }
+
+    /// Tells the one who conducts that something has happened.
+    fn tell(&self, state: MutexGuard<'_, State>) {
+        self.news.fetch_add(1, Ordering::Release);
+        let asleep = state.asleep;
+        drop(state);
+        if asleep {
+            self.moved.notify_all();
+        }
+    }
+
+    /// Has bytes copied by the one who conducts.
+    fn hand_over(&self, copy: Copy, stream: &Stream) -> Result<(), Failure> {
+        if self.alone.load(Ordering::Relaxed) {
+            return self.put(copy, stream);
+        }
+        let mut state = self.lock();
+        state.copies.push_back(copy);
+        self.tell(state);
+        Ok(())
+    }
+
+    /// Puts a copy into a stream.
+    fn put(&self, copy: Copy, stream: &Stream) -> Result<(), Failure> {
+        let Copy { from, at, length, to, group, slot, last } = copy;
+        let mut outcome = match length {
+            1.. if !self.dry => stream.upload_part(from, at, length, to),
+            _ => Ok(()),
+        };
+        if let Some(mut slot) = slot {
+            // Even where a copy was refused, others of the slot may be on their way.
+            if !self.dry {
+                outcome = outcome.and(slot.copied(stream, self.gpu.is_shared()));
+            }
+            self.gpu.ring.give_back(slot);
+        }
+        if last {
+            self.lock().left[group] -= 1;
+        }
+        outcome
     }
 
     /// Ends it, because of the driver or because all is done.
@@ -249,6 +360,7 @@ impl<'a> Fetch<'a> {
         state.stop = true;
         self.stopped.store(true, Ordering::Relaxed);
         state.refused = state.refused.take().or(refused);
+        self.news.fetch_add(1, Ordering::Release);
         drop(state);
         self.moved.notify_all();
     }
@@ -271,21 +383,29 @@ impl<'a> Fetch<'a> {
 
     /// Takes all of one group, the next one, on this thread.
     pub fn work_alone(&self, lane: &Lanes<'_>, group: usize) -> Result<(), Failure> {
+        self.alone.store(true, Ordering::Relaxed);
         let Some(opened) = self.opened(group) else { return Ok(()) };
         loop {
             let number = self.next.load(Ordering::Relaxed);
             let Some(&(of, task)) = self.tasks.get(number).filter(|(of, _)| *of == group) else { return Ok(()) };
             self.next.store(number + 1, Ordering::Relaxed);
             self.take(number, (of, task), opened, lane(group))?;
-            self.lock().left[group] -= 1;
+            self.lock().left[group] -= usize::from(!task.is_copied());
         }
     }
 
-    /// After a stop: waits until no thread puts anything into a stream any more.
-    pub fn settle(&self) {
+    /// After a stop: waits until no thread has a task in hand any more, and gives back what was still to be copied.
+    pub fn settle(&self, lane: &Lanes<'_>) {
         let mut state = self.lock();
         while state.working > 0 {
             state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        let left = std::mem::take(&mut state.copies);
+        drop(state);
+        for copy in left {
+            // Parts of its slot may be on their way; what the driver refuses is known already.
+            let stream = lane(copy.group).stream;
+            drop(self.put(Copy { length: 0, ..copy }, stream));
         }
     }
 
@@ -299,10 +419,10 @@ impl<'a> Fetch<'a> {
             // Before the group counts as loaded: nobody may launch what is not there.
             state.stop |= loaded.is_err();
             state.working -= 1;
-            state.left[group] -= 1;
-            let tell = state.left[group] == 0 || state.stop;
-            drop(state);
-            if tell {
+            state.left[group] -= usize::from(!task.is_copied());
+            let stop = state.stop;
+            self.tell(state);
+            if stop {
                 self.moved.notify_all();
             }
             loaded?;
@@ -330,12 +450,13 @@ impl<'a> Fetch<'a> {
         opened: &Opened,
         lane: Lane<'_>,
     ) -> Result<(), Failure> {
-        let first = self.spans[group];
-        let group = &self.groups[group];
         match task {
-            Task::Span(span) => self.span(first + span, lane),
+            Task::Span(span) => self.span(self.spans[group] + span, lane),
             Task::Load(load) => self.load(number, (group, load), opened, lane.stream),
-            Task::Gift(gift) => self.give(number, group, &group.gifts[gift], opened, lane),
+            Task::Gift(gift) => {
+                let group = &self.groups[group];
+                self.give(number, group, &group.gifts[gift], opened, lane)
+            }
         }
     }
 
@@ -380,32 +501,30 @@ impl<'a> Fetch<'a> {
     fn load(
         &self,
         number: usize,
-        (group, load): (&Group, usize),
+        (group, load): (usize, usize),
         opened: &Opened,
         stream: &Stream,
     ) -> Result<(), Failure> {
-        let load = &group.loads[load];
-        let at = group.image_at(opened.base, load.at);
+        let load = &self.groups[group].loads[load];
+        let to = self.groups[group].image_at(opened.base, load.at);
         if load.length > SLOT as u64 {
-            return self.load_large(number, load, at, stream);
+            return self.load_large(number, load, to, (group, stream));
         }
         let mut slot = self.gpu.ring.take()?;
         let length = load.length as usize;
-        let (from, dry, worth) = (slot.memory.place(), self.dry, self.piece);
-        let mut copy = SlotCopy { from, to: at, stream, dry, worth, done: 0, outcome: Ok(()) };
-        self.fill(number, load, opened, &mut slot.memory.bytes_mut()[..length], &mut copy);
-        copy.finish(length);
-        let copied = match self.dry {
-            true => Ok(()),
-            // Even where a copy was refused, others may be on their way.
-            false => copy.outcome.and(slot.copied(stream, self.gpu.is_shared())),
-        };
-        self.gpu.ring.give_back(slot);
-        copied
+        let mut filling = Filling::new(self, (&slot, to), (group, stream));
+        self.fill(number, load, opened, &mut slot.memory.bytes_mut()[..length], &mut filling);
+        filling.finish(slot, length, true)
     }
 
     /// A decoded tile that is larger than a slot passes through several.
-    fn load_large(&self, number: usize, load: &Load, at: u64, stream: &Stream) -> Result<(), Failure> {
+    fn load_large(
+        &self,
+        number: usize,
+        load: &Load,
+        to: u64,
+        (group, stream): (usize, &Stream),
+    ) -> Result<(), Failure> {
         let Some(Fill { what: What::Tile { job, tile }, .. }) = load.fills.first() else { return Ok(()) };
         BUFFERS.with_borrow_mut(|(encoded, decoded)| {
             decoded.clear();
@@ -413,15 +532,12 @@ impl<'a> Fetch<'a> {
             if let Err(error) = self.decode(*job, *tile, encoded, decoded) {
                 self.fail(number, *job, error);
             }
+            let last = decoded.len().div_ceil(SLOT) - 1;
             let outcome = decoded.chunks(SLOT).enumerate().try_for_each(|(i, piece)| {
                 let mut slot = self.gpu.ring.take()?;
                 slot.memory.bytes_mut()[..piece.len()].copy_from_slice(piece);
-                let to = at + (i * SLOT) as u64;
-                let copied = stream
-                    .upload(&slot.memory, 0, piece.len(), to)
-                    .and_then(|()| slot.copied(stream, self.gpu.is_shared()));
-                self.gpu.ring.give_back(slot);
-                copied
+                let filling = Filling::new(self, (&slot, to + (i * SLOT) as u64), (group, stream));
+                filling.finish(slot, piece.len(), i == last)
             });
             shed(encoded, decoded);
             outcome
@@ -430,7 +546,7 @@ impl<'a> Fetch<'a> {
 
     /// Fills a slot, and copies of it what is there as it comes from far away. What can't be read or decoded is the failure
     /// of its window.
-    fn fill(&self, number: usize, load: &Load, opened: &Opened, mut slot: &mut [u8], copy: &mut SlotCopy<'_>) {
+    fn fill(&self, number: usize, load: &Load, opened: &Opened, mut slot: &mut [u8], filling: &mut Filling<'_>) {
         let mut at = 0;
         // Parts of one file in a row are one request, whichever windows they are for.
         let mut asked: Vec<Asked<'_>> = Vec::new();
@@ -441,7 +557,7 @@ impl<'a> Fetch<'a> {
             match fill.what {
                 What::File { job, start, reversed } => {
                     if asked.last().is_some_and(|last| !self.is_one_file(last.job, job)) {
-                        self.read(number, &mut asked, copy);
+                        self.read(number, &mut asked, filling);
                     }
                     let mut done = 0;
                     for piece in part.chunks_mut(self.piece) {
@@ -459,7 +575,7 @@ impl<'a> Fetch<'a> {
                 }),
             }
         }
-        self.read(number, &mut asked, copy);
+        self.read(number, &mut asked, filling);
     }
 
     /// Whether two windows are of one file.
@@ -469,10 +585,10 @@ impl<'a> Fetch<'a> {
     }
 
     /// Reads parts of one file. Where that fails, each window is tried alone, to tell whose failure it is.
-    fn read(&self, number: usize, asked: &mut Vec<Asked<'_>>, copy: &mut SlotCopy<'_>) {
+    fn read(&self, number: usize, asked: &mut Vec<Asked<'_>>, filling: &mut Filling<'_>) {
         let Some(first) = asked.first().map(|asked| asked.job) else { return };
         let alone = asked.iter().all(|asked| asked.job == first);
-        match self.read_parts(asked, Some(copy)) {
+        match self.read_parts(asked, Some(filling)) {
             Ok(()) => {}
             Err(error) if alone => self.fail(number, first, error),
             Err(_) => asked.chunk_by_mut(|a, b| a.job == b.job).for_each(|parts| {
@@ -487,7 +603,7 @@ impl<'a> Fetch<'a> {
     }
 
     /// Reads parts of one file; those that are whole, and all before them, may be copied while the others come.
-    fn read_parts(&self, asked: &mut [Asked<'_>], mut copy: Option<&mut SlotCopy<'_>>) -> tiffjet::Result<()> {
+    fn read_parts(&self, asked: &mut [Asked<'_>], mut filling: Option<&mut Filling<'_>>) -> tiffjet::Result<()> {
         let Some(source) = asked.first().map(|asked| self.jobs[asked.job].source) else { return Ok(()) };
         // Where each ends, while it has not come; what is not yet as it shall be never comes.
         let mut coming: Vec<(usize, bool)> = asked.iter().map(|a| (a.end, true)).collect();
@@ -496,13 +612,15 @@ impl<'a> Fetch<'a> {
             asked.iter_mut().map(|a| (a.start..a.start + a.part.len() as u64, &mut *a.part)).unzip();
         let mut next = 0;
         source.read(&ranges, &mut parts, &mut |i| {
-            coming[i].1 = false;
+            if let Some(one) = coming.get_mut(i) {
+                one.1 = false;
+            }
             let before = next;
             while next < last && !coming[next].1 {
                 next += 1;
             }
-            if let (Some(copy), true) = (copy.as_deref_mut(), before < next) {
-                copy.advance(coming[next - 1].0);
+            if let (Some(filling), true) = (filling.as_deref_mut(), before < next) {
+                filling.advance(coming[next - 1].0);
             }
         })
     }
@@ -531,6 +649,7 @@ impl<'a> Fetch<'a> {
         if state.failed.get(&job).is_none_or(|(first, _)| number < *first) {
             state.failed.insert(job, (number, error));
         }
+        self.news.fetch_add(1, Ordering::Release);
         drop(state);
         self.moved.notify_all();
     }

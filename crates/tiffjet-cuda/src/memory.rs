@@ -461,7 +461,7 @@ fn refused(name: &Arc<str>, device: &str, failure: &Failure) -> Error {
 /// Slots of page-locked memory that bytes pass through on their way to the device.
 ///
 /// A slot is taken, filled, copied and given back with an event; who takes it next waits for that event, and for
-/// nothing else.
+/// nothing else. Where one thread looks after the events of all ([`Ring::look_after`]), the others ask the driver nothing.
 pub struct Ring {
     context: Context,
     state: Mutex<RingState>,
@@ -470,9 +470,37 @@ pub struct Ring {
 
 #[derive(Default)]
 struct RingState {
-    /// Slots given back, the oldest first: its copy is done soonest.
+    /// Slots that can be filled.
     idle: VecDeque<Slot>,
+    /// Slots given back while they are copied, the oldest first: its copy is done soonest.
+    busy: VecDeque<Slot>,
     made: usize,
+    /// Threads that wait for one, and those that look after copies.
+    waiting: usize,
+    watched: usize,
+}
+
+/// Somebody who looks after copies, as long as it is alive.
+pub struct Watcher<'a>(&'a Ring);
+
+impl Watcher<'_> {
+    /// Looks which copies are done, where somebody waits for that.
+    pub fn look(&self) {
+        let mut state = self.0.lock();
+        while state.waiting > state.idle.len()
+            && let Some(slot) = state.busy.pop_front_if(Slot::is_settled)
+        {
+            state.idle.push_back(slot);
+            self.0.back.notify_one();
+        }
+    }
+}
+
+impl Drop for Watcher<'_> {
+    fn drop(&mut self) {
+        self.0.lock().watched -= 1;
+        self.0.back.notify_all();
+    }
 }
 
 /// Threads that fill slots.
@@ -516,18 +544,32 @@ impl Ring {
     /// Takes a slot that can be filled. Who has one already takes the next by [`Ring::take_free`]: those who wait with
     /// slots in their hands can wait for each other.
     pub fn take(&self) -> Result<Slot, Failure> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.lock();
         loop {
             match self.next(state) {
                 Ok(slot) => return slot,
-                Err(none) => state = self.back.wait(none).unwrap_or_else(PoisonError::into_inner),
+                Err(mut none) => {
+                    none.waiting += 1;
+                    state = self.back.wait(none).unwrap_or_else(PoisonError::into_inner);
+                    state.waiting -= 1;
+                }
             }
         }
     }
 
+    fn lock(&self) -> MutexGuard<'_, RingState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on this thread looks after copies, often: the others leave it to it.
+    pub fn look_after(&self) -> Watcher<'_> {
+        self.lock().watched += 1;
+        Watcher(self)
+    }
+
     /// Takes a slot that can be filled, where nobody has to give one back for it.
     pub fn take_free(&self) -> Result<Option<Slot>, Failure> {
-        self.next(self.state.lock().unwrap_or_else(PoisonError::into_inner)).map_or(Ok(None), |slot| slot.map(Some))
+        self.next(self.lock()).map_or(Ok(None), |slot| slot.map(Some))
     }
 
     /// An idle slot or a new one; the lock again where there is neither.
@@ -536,8 +578,13 @@ impl Ring {
         mut state: MutexGuard<'a, RingState>,
     ) -> Result<Result<Slot, Failure>, MutexGuard<'a, RingState>> {
         // Waiting for a copy takes less time than making a slot, as long as there are a few.
-        let enough = state.made >= SLOTS / 2 || state.idle.front().is_some_and(|slot| slot.is_settled());
-        if enough && let Some(mut slot) = state.idle.pop_front() {
+        let enough = state.made >= SLOTS / 2;
+        let next = match state.idle.pop_front() {
+            None if state.watched > 0 && enough && !state.busy.is_empty() => return Err(state),
+            None => state.busy.pop_front_if(|slot| enough || slot.is_settled()),
+            idle => idle,
+        };
+        if let Some(mut slot) = next {
             drop(state);
             return Ok(match slot.settle() {
                 Ok(()) => Ok(slot),
@@ -558,8 +605,17 @@ impl Ring {
 
     /// Gives it back.
     pub fn give_back(&self, slot: Slot) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).idle.push_back(slot);
-        self.back.notify_one();
+        let mut state = self.lock();
+        match slot.copied {
+            Some(_) => state.busy.push_back(slot),
+            None => state.idle.push_back(slot),
+        }
+        // Whoever looks after copies tells when it can be filled.
+        let tell = state.waiting > 0 && (state.watched == 0 || !state.idle.is_empty());
+        drop(state);
+        if tell {
+            self.back.notify_one();
+        }
     }
 
     fn make(&self) -> Result<Slot, Failure> {
@@ -568,13 +624,19 @@ impl Ring {
     }
 
     fn lose(&self) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).made -= 1;
+        self.lock().made -= 1;
         self.back.notify_one();
     }
 }
 
 impl Slot {
-    fn is_settled(&self) -> bool {
-        self.copied.is_none_or(|which| self.done[which].is_done().unwrap_or(true))
+    /// Whether its copy is done, or has failed, which is then told to whoever takes it.
+    fn is_settled(&mut self) -> bool {
+        let Some(which) = self.copied else { return true };
+        let done = self.done[which].is_done();
+        if done == Ok(true) {
+            self.copied = None;
+        }
+        done.unwrap_or(true)
     }
 }

@@ -583,7 +583,8 @@ impl Stream {
     pub fn upload_part(&self, from: Place, at: usize, length: usize, to: u64) -> Result<()> {
         assert!(at.checked_add(length).is_some_and(|end| end <= from.length), "a copy must stay inside the memory");
         // The memory is never given back, so the device reads what there is, whenever it does.
-        call!(self.driver, cuMemcpyHtoDAsync_v2(to, from.address.wrapping_add(at).cast(), length, self.handle))
+        let from = std::ptr::with_exposed_provenance(from.address + at);
+        call!(self.driver, cuMemcpyHtoDAsync_v2(to, from, length, self.handle))
     }
 
     /// Copies bytes of the device to page-locked memory. They are there after an event that is recorded after this.
@@ -786,14 +787,14 @@ impl Pinned {
 
     /// Where it is, for copies of parts while others are being filled.
     pub fn place(&self) -> Place {
-        Place { address: self.address, length: self.length }
+        Place { address: self.address.expose_provenance(), length: self.length }
     }
 }
 
 /// Where page-locked memory is that is never given back. It gives no access to its bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Place {
-    address: *mut u8,
+    address: usize,
     length: usize,
 }
 
