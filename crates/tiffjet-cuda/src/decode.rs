@@ -180,7 +180,7 @@ struct Reading<'a> {
     library_of: Vec<Option<(usize, Output)>>,
     begun: Instant,
     /// For the other reads: there is this one.
-    _presence: Presence<'a>,
+    presence: Presence<'a>,
 }
 
 impl<'a> Reading<'a> {
@@ -205,7 +205,7 @@ impl<'a> Reading<'a> {
             notes,
             library_of: Vec::new(),
             begun,
-            _presence: gpu.begin(),
+            presence: gpu.begin(),
         };
         debug_assert!(bytes > 0);
         for (job, ReadJob { source, plan }) in jobs.iter().enumerate() {
@@ -467,6 +467,9 @@ impl<'a> Reading<'a> {
         // While the device works.
         let mut report = Report { bytes_out: bytes, ..self.report() };
         let refused = statuses.read(streams);
+        if outcome.is_ok() && refused.is_ok() {
+            self.gpu.ring.settled(self.presence.number);
+        }
         let short = match (&mut outcome, &refused) {
             (Ok(outcome), Ok(_)) => outcome.transfer.take().map(|transfer| self.short(transfer)),
             _ => None,

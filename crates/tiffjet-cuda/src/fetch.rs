@@ -4,7 +4,8 @@
 //!
 //! All loads of a pass are there for the taking at once. A load waits for nothing but its group's memory and a slot, so
 //! reading, copying and decoding overlap by themselves. Copies are put into streams by the one thread that conducts: many
-//! that do would wait for each other in the driver, for longer than a copy takes.
+//! that do would wait for each other in the driver, for longer than a copy takes. From far away they come more slowly, and
+//! whoever has one puts it there: the cores have the network to look after.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -18,17 +19,17 @@ use tiffjet::{Error, ReadJob, decode_tile, interruptible, wanted};
 use crate::batch::{Fill, Gift, Group, Load, What};
 use crate::codec::{Coded, LIBRARY_ROUTES, Submission};
 use crate::ffi::cufile::Transfer;
-use crate::ffi::driver::{Event, Failure, Place, Stream};
+use crate::ffi::driver::{Event, Failure, Stream};
 use crate::memory::{Gpu, SLOT, Slot};
 
 /// Bytes of buffers that a thread may keep from one read to the next.
 const KEPT: usize = 16 << 20;
-/// Bytes from far away that are worth a copy of their own, while those behind them are on their way.
-const PIECE: usize = 512 << 10;
 /// Who waits looks up so often.
 const TICK: Duration = Duration::from_millis(100);
 /// So long who conducts keeps a core busy while nothing comes, and sleeps after that.
 const AWAKE: Duration = Duration::from_micros(300);
+/// Where there are so many threads, one that keeps a core busy is not in their way.
+const MANY_THREADS: usize = 4;
 
 /// Device memory of a group that can be filled.
 pub struct Opened {
@@ -84,8 +85,10 @@ pub struct Fetch<'a> {
     keep_going: bool,
     /// Nothing is copied: how fast slots are filled.
     dry: bool,
-    /// Bytes of a load that are copied while the rest is on its way.
-    piece: usize,
+    /// From another machine.
+    far: bool,
+    /// The number of the read.
+    read: u64,
     state: Mutex<State>,
     moved: Condvar,
     /// What the one who conducts waits for has happened so often.
@@ -100,7 +103,7 @@ pub struct Fetch<'a> {
 struct State {
     /// Tasks of each group that are not yet on their way.
     left: Vec<usize>,
-    /// What is to be copied, in order.
+    /// Slots that are to be copied, in order.
     copies: VecDeque<Copy>,
     /// Who conducts sleeps.
     asleep: bool,
@@ -112,6 +115,18 @@ struct State {
     working: usize,
 }
 
+/// A slot that is to be copied.
+struct Copy {
+    slot: Slot,
+    /// Bytes of it.
+    length: usize,
+    /// Where they go.
+    to: u64,
+    group: usize,
+    /// It is the last of its load.
+    last: bool,
+}
+
 /// A part of a file that a load needs.
 struct Asked<'a> {
     job: usize,
@@ -119,63 +134,7 @@ struct Asked<'a> {
     start: u64,
     /// The bits of each byte are turned round.
     reversed: bool,
-    /// Where it ends in its slot.
-    end: usize,
     part: &'a mut [u8],
-}
-
-/// Bytes of a slot that are to be copied.
-struct Copy {
-    from: Place,
-    /// First byte in the slot.
-    at: usize,
-    length: usize,
-    /// Where it goes.
-    to: u64,
-    group: usize,
-    /// The slot itself, with its last bytes.
-    slot: Option<Slot>,
-    /// They are the last of their load.
-    last: bool,
-}
-
-/// A slot on its way to the device, as far as it is filled.
-struct Filling<'a> {
-    fetch: &'a Fetch<'a>,
-    stream: &'a Stream,
-    from: Place,
-    to: u64,
-    group: usize,
-    /// Bytes that are on their way.
-    done: usize,
-    outcome: Result<(), Failure>,
-}
-
-impl<'a> Filling<'a> {
-    fn new(fetch: &'a Fetch<'a>, (slot, to): (&Slot, u64), (group, stream): (usize, &'a Stream)) -> Self {
-        Self { fetch, stream, from: slot.memory.place(), to, group, done: 0, outcome: Ok(()) }
-    }
-
-    /// All bytes before `end` are there: they may go ahead.
-    fn advance(&mut self, end: usize) {
-        if end.saturating_sub(self.done) >= self.fetch.piece && self.outcome.is_ok() {
-            let copy = self.copy(end);
-            self.outcome = self.fetch.hand_over(copy, self.stream);
-        }
-    }
-
-    /// All bytes before `end` are there, and no more come.
-    fn finish(mut self, slot: Slot, end: usize, last: bool) -> Result<(), Failure> {
-        let copy = Copy { slot: Some(slot), last, ..self.copy(end) };
-        let outcome = self.fetch.hand_over(copy, self.stream);
-        self.outcome.and(outcome)
-    }
-
-    fn copy(&mut self, end: usize) -> Copy {
-        let at = std::mem::replace(&mut self.done, end);
-        let (from, to, group) = (self.from, self.to + at as u64, self.group);
-        Copy { from, at, length: end.saturating_sub(at), to, group, slot: None, last: false }
-    }
 }
 
 /// How a pass over the groups went.
@@ -200,7 +159,7 @@ impl<'a> Fetch<'a> {
         (gpu, jobs): (&'a Gpu, &'a [ReadJob<'a>]),
         groups: &'a [Group],
         (statuses, transfer): (u64, Option<&'a Transfer>),
-        keep_going: bool,
+        (read, keep_going): (u64, bool),
         dry: bool,
     ) -> Self {
         let mut spans = vec![0];
@@ -219,7 +178,6 @@ impl<'a> Fetch<'a> {
             .flat_map(|(g, group)| of_group(group).into_iter().map(move |task| (g, task)))
             .collect();
         let left = groups.iter().map(|group| of_group(group).len()).collect();
-        let far = jobs.iter().any(|job| job.source.distance().is_far());
         Self {
             gpu,
             jobs,
@@ -232,7 +190,8 @@ impl<'a> Fetch<'a> {
             next: AtomicUsize::new(0),
             keep_going,
             dry,
-            piece: if far { PIECE } else { usize::MAX },
+            far: jobs.iter().any(|job| job.source.distance().is_far()),
+            read,
             state: Mutex::new(State { left, ..State::default() }),
             moved: Condvar::new(),
             news: AtomicUsize::new(0),
@@ -268,7 +227,7 @@ impl<'a> Fetch<'a> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts copies into their streams until all of a group are on their way; `false` when that will not be.
+    /// Puts copies into their streams until all tasks of a group are on their way; `false` when that will not be.
     pub fn conduct(&self, group: usize, lane: &Lanes<'_>) -> Result<bool, Failure> {
         loop {
             let mut state = self.lock();
@@ -288,13 +247,12 @@ impl<'a> Fetch<'a> {
         }
     }
 
-    /// Waits for news: for a while with open eyes, which also look after copies that others wait for, then asleep.
+    /// Waits for news: for a while with open eyes, where nobody else needs the core, then asleep.
     fn wait(&self, seen: usize) {
-        let begun = Instant::now();
-        if !self.gpu.is_shared() {
-            let watcher = self.gpu.ring.look_after();
-            while self.news.load(Ordering::Acquire) == seen && begun.elapsed() < AWAKE {
-                watcher.look();
+        let free = self.gpu.threads.current_num_threads() >= MANY_THREADS;
+        if free && !self.far && !self.gpu.is_shared() {
+            let begun = Instant::now();
+            while self.news.load(Ordering::Relaxed) == seen && begun.elapsed() < AWAKE {
                 std::hint::spin_loop();
             }
         }
@@ -313,19 +271,20 @@ impl<'a> Fetch<'a> {
         }
     }
 
-    /// Tells the one who conducts that something has happened.
+    /// Something has happened that the one who conducts may wait for.
     fn tell(&self, state: MutexGuard<'_, State>) {
-        self.news.fetch_add(1, Ordering::Release);
-        let asleep = state.asleep;
+        self.news.fetch_add(1, Ordering::Relaxed);
+        // Whoever takes up tasks may wait for the same.
+        let sleeping = state.asleep || state.stop;
         drop(state);
-        if asleep {
+        if sleeping {
             self.moved.notify_all();
         }
     }
 
-    /// Has bytes copied by the one who conducts.
+    /// Has a slot copied, by the one who conducts unless it comes from far away.
     fn hand_over(&self, copy: Copy, stream: &Stream) -> Result<(), Failure> {
-        if self.alone.load(Ordering::Relaxed) {
+        if self.far || self.alone.load(Ordering::Relaxed) {
             return self.put(copy, stream);
         }
         let mut state = self.lock();
@@ -334,24 +293,20 @@ impl<'a> Fetch<'a> {
         Ok(())
     }
 
-    /// Puts a copy into a stream.
+    /// Puts a copy into a stream, and gives the slot back.
     fn put(&self, copy: Copy, stream: &Stream) -> Result<(), Failure> {
-        let Copy { from, at, length, to, group, slot, last } = copy;
-        let mut outcome = match length {
-            1.. if !self.dry => stream.upload_part(from, at, length, to),
-            _ => Ok(()),
+        let Copy { mut slot, length, to, group, last } = copy;
+        let copied = match self.dry {
+            true => Ok(()),
+            false => (stream.upload(&slot.memory, 0, length, to))
+                .and_then(|()| slot.copied_for(self.read, stream, self.gpu.is_shared())),
         };
-        if let Some(mut slot) = slot {
-            // Even where a copy was refused, others of the slot may be on their way.
-            if !self.dry {
-                outcome = outcome.and(slot.copied(stream, self.gpu.is_shared()));
-            }
-            self.gpu.ring.give_back(slot);
-        }
-        if last {
+        self.gpu.ring.give_back(slot);
+        // Nobody may launch what is not there.
+        if last && copied.is_ok() {
             self.lock().left[group] -= 1;
         }
-        outcome
+        copied
     }
 
     /// Ends it, because of the driver or because all is done.
@@ -360,9 +315,7 @@ impl<'a> Fetch<'a> {
         state.stop = true;
         self.stopped.store(true, Ordering::Relaxed);
         state.refused = state.refused.take().or(refused);
-        self.news.fetch_add(1, Ordering::Release);
-        drop(state);
-        self.moved.notify_all();
+        self.tell(state);
     }
 
     /// How it went.
@@ -394,19 +347,13 @@ impl<'a> Fetch<'a> {
         }
     }
 
-    /// After a stop: waits until no thread has a task in hand any more, and gives back what was still to be copied.
-    pub fn settle(&self, lane: &Lanes<'_>) {
+    /// After a stop: waits until no thread puts anything into a stream any more, and gives back what is not copied.
+    pub fn settle(&self) {
         let mut state = self.lock();
         while state.working > 0 {
             state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        let left = std::mem::take(&mut state.copies);
-        drop(state);
-        for copy in left {
-            // Parts of its slot may be on their way; what the driver refuses is known already.
-            let stream = lane(copy.group).stream;
-            drop(self.put(Copy { length: 0, ..copy }, stream));
-        }
+        state.copies.drain(..).for_each(|copy| self.gpu.ring.give_back(copy.slot));
     }
 
     fn work_through(&self, lane: &Lanes<'_>) -> Result<(), Failure> {
@@ -420,11 +367,7 @@ impl<'a> Fetch<'a> {
             state.stop |= loaded.is_err();
             state.working -= 1;
             state.left[group] -= usize::from(!task.is_copied());
-            let stop = state.stop;
             self.tell(state);
-            if stop {
-                self.moved.notify_all();
-            }
             loaded?;
         }
     }
@@ -512,9 +455,8 @@ impl<'a> Fetch<'a> {
         }
         let mut slot = self.gpu.ring.take()?;
         let length = load.length as usize;
-        let mut filling = Filling::new(self, (&slot, to), (group, stream));
-        self.fill(number, load, opened, &mut slot.memory.bytes_mut()[..length], &mut filling);
-        filling.finish(slot, length, true)
+        self.fill(number, load, opened, &mut slot.memory.bytes_mut()[..length]);
+        self.hand_over(Copy { slot, length, to, group, last: true }, stream)
     }
 
     /// A decoded tile that is larger than a slot passes through several.
@@ -532,21 +474,21 @@ impl<'a> Fetch<'a> {
             if let Err(error) = self.decode(*job, *tile, encoded, decoded) {
                 self.fail(number, *job, error);
             }
-            let last = decoded.len().div_ceil(SLOT) - 1;
+            let end = decoded.len();
             let outcome = decoded.chunks(SLOT).enumerate().try_for_each(|(i, piece)| {
                 let mut slot = self.gpu.ring.take()?;
-                slot.memory.bytes_mut()[..piece.len()].copy_from_slice(piece);
-                let filling = Filling::new(self, (&slot, to + (i * SLOT) as u64), (group, stream));
-                filling.finish(slot, piece.len(), i == last)
+                let (length, done) = (piece.len(), i * SLOT);
+                slot.memory.bytes_mut()[..length].copy_from_slice(piece);
+                let (to, last) = (to + done as u64, done + length == end);
+                self.hand_over(Copy { slot, length, to, group, last }, stream)
             });
             shed(encoded, decoded);
             outcome
         })
     }
 
-    /// Fills a slot, and copies of it what is there as it comes from far away. What can't be read or decoded is the failure
-    /// of its window.
-    fn fill(&self, number: usize, load: &Load, opened: &Opened, mut slot: &mut [u8], filling: &mut Filling<'_>) {
+    /// Fills a slot. What can't be read or decoded is the failure of its window.
+    fn fill(&self, number: usize, load: &Load, opened: &Opened, mut slot: &mut [u8]) {
         let mut at = 0;
         // Parts of one file in a row are one request, whichever windows they are for.
         let mut asked: Vec<Asked<'_>> = Vec::new();
@@ -557,14 +499,9 @@ impl<'a> Fetch<'a> {
             match fill.what {
                 What::File { job, start, reversed } => {
                     if asked.last().is_some_and(|last| !self.is_one_file(last.job, job)) {
-                        self.read(number, &mut asked, filling);
+                        self.read(number, &mut asked);
                     }
-                    let mut done = 0;
-                    for piece in part.chunks_mut(self.piece) {
-                        let (start, first) = (start + done as u64, fill.at as usize + done);
-                        done += piece.len();
-                        asked.push(Asked { job, start, reversed, end: first + piece.len(), part: piece });
-                    }
+                    asked.push(Asked { job, start, reversed, part });
                 }
                 What::Tables { start } => part.copy_from_slice(&opened.tables[start as usize..][..length]),
                 What::Tile { job, tile } => BUFFERS.with_borrow_mut(|(encoded, decoded)| {
@@ -575,7 +512,7 @@ impl<'a> Fetch<'a> {
                 }),
             }
         }
-        self.read(number, &mut asked, filling);
+        self.read(number, &mut asked);
     }
 
     /// Whether two windows are of one file.
@@ -585,14 +522,14 @@ impl<'a> Fetch<'a> {
     }
 
     /// Reads parts of one file. Where that fails, each window is tried alone, to tell whose failure it is.
-    fn read(&self, number: usize, asked: &mut Vec<Asked<'_>>, filling: &mut Filling<'_>) {
+    fn read(&self, number: usize, asked: &mut Vec<Asked<'_>>) {
         let Some(first) = asked.first().map(|asked| asked.job) else { return };
         let alone = asked.iter().all(|asked| asked.job == first);
-        match self.read_parts(asked, Some(filling)) {
+        match self.read_parts(asked) {
             Ok(()) => {}
             Err(error) if alone => self.fail(number, first, error),
             Err(_) => asked.chunk_by_mut(|a, b| a.job == b.job).for_each(|parts| {
-                if let Err(error) = self.read_parts(parts, None) {
+                if let Err(error) = self.read_parts(parts) {
                     self.fail(number, parts[0].job, error);
                 }
             }),
@@ -602,27 +539,11 @@ impl<'a> Fetch<'a> {
         }
     }
 
-    /// Reads parts of one file; those that are whole, and all before them, may be copied while the others come.
-    fn read_parts(&self, asked: &mut [Asked<'_>], mut filling: Option<&mut Filling<'_>>) -> tiffjet::Result<()> {
+    fn read_parts(&self, asked: &mut [Asked<'_>]) -> tiffjet::Result<()> {
         let Some(source) = asked.first().map(|asked| self.jobs[asked.job].source) else { return Ok(()) };
-        // Where each ends, while it has not come; what is not yet as it shall be never comes.
-        let mut coming: Vec<(usize, bool)> = asked.iter().map(|a| (a.end, true)).collect();
-        let last = asked.iter().position(|a| a.reversed).unwrap_or(asked.len());
         let (ranges, mut parts): (Vec<_>, Vec<_>) =
             asked.iter_mut().map(|a| (a.start..a.start + a.part.len() as u64, &mut *a.part)).unzip();
-        let mut next = 0;
-        source.read(&ranges, &mut parts, &mut |i| {
-            if let Some(one) = coming.get_mut(i) {
-                one.1 = false;
-            }
-            let before = next;
-            while next < last && !coming[next].1 {
-                next += 1;
-            }
-            if let (Some(filling), true) = (filling.as_deref_mut(), before < next) {
-                filling.advance(coming[next - 1].0);
-            }
-        })
+        source.read(&ranges, &mut parts, &mut |_| ())
     }
 
     /// Reads and decodes a tile on the host.
@@ -649,9 +570,7 @@ impl<'a> Fetch<'a> {
         if state.failed.get(&job).is_none_or(|(first, _)| number < *first) {
             state.failed.insert(job, (number, error));
         }
-        self.news.fetch_add(1, Ordering::Release);
-        drop(state);
-        self.moved.notify_all();
+        self.tell(state);
     }
 }
 

@@ -1,7 +1,7 @@
 //! One device: its context, streams, memory and the pinned ring, made when first used and kept for the process.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -114,14 +114,20 @@ pub struct Gpu {
     lanes: Mutex<Vec<Lane>>,
     /// Reads that are under way.
     reads: AtomicUsize,
+    /// Reads that have begun.
+    begun: AtomicU64,
 }
 
 /// One of the reads that are under way on a device.
-pub struct Presence<'a>(&'a AtomicUsize);
+pub struct Presence<'a> {
+    reads: &'a AtomicUsize,
+    /// No other read of the device has it.
+    pub number: u64,
+}
 
 impl Drop for Presence<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.reads.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -277,6 +283,7 @@ impl Gpu {
             streams: Mutex::default(),
             lanes: Mutex::default(),
             reads: AtomicUsize::new(0),
+            begun: AtomicU64::new(0),
             device,
             info,
         })
@@ -300,7 +307,7 @@ impl Gpu {
     /// One read more is under way, as long as what this gives is alive.
     pub fn begin(&self) -> Presence<'_> {
         self.reads.fetch_add(1, Ordering::Relaxed);
-        Presence(&self.reads)
+        Presence { reads: &self.reads, number: 1 + self.begun.fetch_add(1, Ordering::Relaxed) }
     }
 
     /// Reads that share the device and the cores at this moment, the one that asks included.
@@ -461,7 +468,7 @@ fn refused(name: &Arc<str>, device: &str, failure: &Failure) -> Error {
 /// Slots of page-locked memory that bytes pass through on their way to the device.
 ///
 /// A slot is taken, filled, copied and given back with an event; who takes it next waits for that event, and for
-/// nothing else. Where one thread looks after the events of all ([`Ring::look_after`]), the others ask the driver nothing.
+/// nothing else.
 pub struct Ring {
     context: Context,
     state: Mutex<RingState>,
@@ -470,37 +477,9 @@ pub struct Ring {
 
 #[derive(Default)]
 struct RingState {
-    /// Slots that can be filled.
+    /// Slots given back, the oldest first: its copy is done soonest.
     idle: VecDeque<Slot>,
-    /// Slots given back while they are copied, the oldest first: its copy is done soonest.
-    busy: VecDeque<Slot>,
     made: usize,
-    /// Threads that wait for one, and those that look after copies.
-    waiting: usize,
-    watched: usize,
-}
-
-/// Somebody who looks after copies, as long as it is alive.
-pub struct Watcher<'a>(&'a Ring);
-
-impl Watcher<'_> {
-    /// Looks which copies are done, where somebody waits for that.
-    pub fn look(&self) {
-        let mut state = self.0.lock();
-        while state.waiting > state.idle.len()
-            && let Some(slot) = state.busy.pop_front_if(Slot::is_settled)
-        {
-            state.idle.push_back(slot);
-            self.0.back.notify_one();
-        }
-    }
-}
-
-impl Drop for Watcher<'_> {
-    fn drop(&mut self) {
-        self.0.lock().watched -= 1;
-        self.0.back.notify_all();
-    }
 }
 
 /// Threads that fill slots.
@@ -516,13 +495,20 @@ pub struct Slot {
     done: [Event; 2],
     /// Which of them has a copy before it.
     copied: Option<usize>,
+    /// The read whose copy that is; 0 for none.
+    read: u64,
 }
 
 impl Slot {
     /// The stream has a copy from it. Whoever waits for that sleeps where it is to be quiet.
     pub fn copied(&mut self, stream: &Stream, quiet: bool) -> Result<(), Failure> {
+        self.copied_for(0, stream, quiet)
+    }
+
+    /// The same for a read, which tells when all its copies are done.
+    pub fn copied_for(&mut self, read: u64, stream: &Stream, quiet: bool) -> Result<(), Failure> {
         let which = usize::from(quiet);
-        self.copied = Some(which);
+        (self.copied, self.read) = (Some(which), read);
         self.done[which].record(stream)
     }
 
@@ -544,32 +530,18 @@ impl Ring {
     /// Takes a slot that can be filled. Who has one already takes the next by [`Ring::take_free`]: those who wait with
     /// slots in their hands can wait for each other.
     pub fn take(&self) -> Result<Slot, Failure> {
-        let mut state = self.lock();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             match self.next(state) {
                 Ok(slot) => return slot,
-                Err(mut none) => {
-                    none.waiting += 1;
-                    state = self.back.wait(none).unwrap_or_else(PoisonError::into_inner);
-                    state.waiting -= 1;
-                }
+                Err(none) => state = self.back.wait(none).unwrap_or_else(PoisonError::into_inner),
             }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, RingState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// From now on this thread looks after copies, often: the others leave it to it.
-    pub fn look_after(&self) -> Watcher<'_> {
-        self.lock().watched += 1;
-        Watcher(self)
-    }
-
     /// Takes a slot that can be filled, where nobody has to give one back for it.
     pub fn take_free(&self) -> Result<Option<Slot>, Failure> {
-        self.next(self.lock()).map_or(Ok(None), |slot| slot.map(Some))
+        self.next(self.state.lock().unwrap_or_else(PoisonError::into_inner)).map_or(Ok(None), |slot| slot.map(Some))
     }
 
     /// An idle slot or a new one; the lock again where there is neither.
@@ -578,13 +550,8 @@ impl Ring {
         mut state: MutexGuard<'a, RingState>,
     ) -> Result<Result<Slot, Failure>, MutexGuard<'a, RingState>> {
         // Waiting for a copy takes less time than making a slot, as long as there are a few.
-        let enough = state.made >= SLOTS / 2;
-        let next = match state.idle.pop_front() {
-            None if state.watched > 0 && enough && !state.busy.is_empty() => return Err(state),
-            None => state.busy.pop_front_if(|slot| enough || slot.is_settled()),
-            idle => idle,
-        };
-        if let Some(mut slot) = next {
+        let enough = state.made >= SLOTS / 2 || state.idle.front().is_some_and(|slot| slot.is_settled());
+        if enough && let Some(mut slot) = state.idle.pop_front() {
             drop(state);
             return Ok(match slot.settle() {
                 Ok(()) => Ok(slot),
@@ -603,40 +570,32 @@ impl Ring {
         Ok(self.make().inspect_err(|_| self.lose()))
     }
 
+    /// All copies of a read are done: whoever takes one of its slots next need not ask the driver. Many who do at once wait
+    /// for each other.
+    pub fn settled(&self, read: u64) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.idle.iter_mut().filter(|slot| slot.read == read).for_each(|slot| slot.copied = None);
+    }
+
     /// Gives it back.
     pub fn give_back(&self, slot: Slot) {
-        let mut state = self.lock();
-        match slot.copied {
-            Some(_) => state.busy.push_back(slot),
-            None => state.idle.push_back(slot),
-        }
-        // Whoever looks after copies tells when it can be filled.
-        let tell = state.waiting > 0 && (state.watched == 0 || !state.idle.is_empty());
-        drop(state);
-        if tell {
-            self.back.notify_one();
-        }
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).idle.push_back(slot);
+        self.back.notify_one();
     }
 
     fn make(&self) -> Result<Slot, Failure> {
         let done = [self.context.event(EventKind::Plain)?, self.context.event(EventKind::Quiet)?];
-        Ok(Slot { memory: self.context.pinned(SLOT)?, done, copied: None })
+        Ok(Slot { memory: self.context.pinned(SLOT)?, done, copied: None, read: 0 })
     }
 
     fn lose(&self) {
-        self.lock().made -= 1;
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).made -= 1;
         self.back.notify_one();
     }
 }
 
 impl Slot {
-    /// Whether its copy is done, or has failed, which is then told to whoever takes it.
-    fn is_settled(&mut self) -> bool {
-        let Some(which) = self.copied else { return true };
-        let done = self.done[which].is_done();
-        if done == Ok(true) {
-            self.copied = None;
-        }
-        done.unwrap_or(true)
+    fn is_settled(&self) -> bool {
+        self.copied.is_none_or(|which| self.done[which].is_done().unwrap_or(true))
     }
 }

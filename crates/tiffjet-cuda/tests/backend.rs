@@ -256,7 +256,7 @@ fn child_windows() {
 }
 
 #[test]
-fn bytes_from_far_away_are_copied_as_they_come() {
+fn bytes_from_far_away_come_in_any_order() {
     fake::child("child_far", &[]);
 }
 
@@ -297,9 +297,9 @@ impl Source for Far {
 #[ignore = "in a process with the fake driver"]
 fn child_far() {
     let cuda = Cuda::new(0).unwrap();
-    let plain = Tiff::new(900, 700).bits(16).tile(128, 128);
-    let turned = Tiff::new(1000, 800).bits(8).strips(800).reversed_bits();
-    for tiff in [plain, turned] {
+    let plain = Tiff::new(200, 120).bits(16).tile(32, 32);
+    let turned = Tiff::new(200, 120).bits(8).strips(120).reversed_bits();
+    for tiff in [plain.clone(), plain.compression(Compression::Lzw), turned] {
         let file = tiff.build(&tiff.noise(5));
         let due = bytes(&open("near", file.clone()).read(&Window::default()).unwrap());
         for backwards in [false, true] {
@@ -308,7 +308,7 @@ fn child_far() {
             let read = image.read_with(&cuda, &Window::default(), &FORBID).unwrap();
             assert!(bytes(&read) == due);
         }
-        // What was on its way already does no harm: the window is an error, or filled, and others are whole.
+        // A window that can't be read is an error, or filled, and others are whole.
         let near = open("near", file.clone());
         let lost = near.plan(&Window::default()).unwrap().tiles().last().unwrap().range.end - 1;
         let source = Far { inner: MemorySource::named("far", file.clone()), backwards: false, lost: Some(lost) };

@@ -46,7 +46,8 @@ impl Pass<'_> {
         }
         let arena = reading.refused_with(asked, self.arena(streams, &groups, (share, lanes)))?;
         let at = (self.statuses, arena.transfer());
-        let fetch = Fetch::new((reading.gpu, reading.jobs), &groups, at, keep_going, self.dry);
+        let of = (reading.presence.number, keep_going);
+        let fetch = Fetch::new((reading.gpu, reading.jobs), &groups, at, of, self.dry);
         let memory = (arena.address(), share);
         let transfer = arena.transfer().filter(|transfer| transfer.has_batches() && !self.dry);
         let conductor =
@@ -212,7 +213,7 @@ impl Conductor<'_> {
         // After a stop loads may still be put into the streams: memory is given back behind them.
         if launched < opened {
             self.fetch.stop(outcome.clone().err());
-            self.fetch.settle(&|group| self.place(group));
+            self.fetch.settle();
         }
         outcome
     }

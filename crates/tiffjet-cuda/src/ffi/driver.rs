@@ -576,15 +576,9 @@ impl Stream {
 
     /// Copies page-locked bytes to the device. Nobody may change them before an event that is recorded after this.
     pub fn upload(&self, from: &Pinned, at: usize, length: usize, to: u64) -> Result<()> {
-        self.upload_part(from.place(), at, length, to)
-    }
-
-    /// The same from memory of which other parts are being filled.
-    pub fn upload_part(&self, from: Place, at: usize, length: usize, to: u64) -> Result<()> {
         assert!(at.checked_add(length).is_some_and(|end| end <= from.length), "a copy must stay inside the memory");
         // The memory is never given back, so the device reads what there is, whenever it does.
-        let from = std::ptr::with_exposed_provenance(from.address + at);
-        call!(self.driver, cuMemcpyHtoDAsync_v2(to, from, length, self.handle))
+        call!(self.driver, cuMemcpyHtoDAsync_v2(to, from.address.wrapping_add(at).cast(), length, self.handle))
     }
 
     /// Copies bytes of the device to page-locked memory. They are there after an event that is recorded after this.
@@ -784,18 +778,6 @@ impl Pinned {
         // SAFETY: as above, and `self` is borrowed for writing.
         unsafe { std::slice::from_raw_parts_mut(self.address, self.length) }
     }
-
-    /// Where it is, for copies of parts while others are being filled.
-    pub fn place(&self) -> Place {
-        Place { address: self.address.expose_provenance(), length: self.length }
-    }
-}
-
-/// Where page-locked memory is that is never given back. It gives no access to its bytes.
-#[derive(Debug, Clone, Copy)]
-pub struct Place {
-    address: usize,
-    length: usize,
 }
 
 /// Page-locked memory of the host with an owner, who drops it when no device uses it any more.
