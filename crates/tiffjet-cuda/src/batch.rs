@@ -3,6 +3,8 @@
 //! A group is one piece of device memory: an image of what is loaded (compressed bytes, tiles that the host decoded, the
 //! tables of the kernels), the decoded tiles, and scratch. Its image is cut into loads, one slot of the ring each.
 
+mod loads;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,6 +15,8 @@ use tiffjet::{Layout, ReadJob, ReadPlan};
 use crate::codec::{LIBRARY_ROUTES, Output, ROUTES, Size};
 use crate::ffi::cufile::PAGE;
 use crate::kernels::{Format, Place, Tile};
+pub use loads::Loads;
+use loads::loads;
 
 /// Bytes around the image and behind the decoded tiles that kernels may read.
 const SLACK: u64 = 64;
@@ -92,8 +96,8 @@ pub struct Bounds {
     pub group: u64,
     /// Bytes of an image that are enough for a group.
     pub image: u64,
-    /// Bytes of a load.
-    pub load: u64,
+    /// How large loads are.
+    pub loads: Loads,
     /// Whether bytes that can go straight to the device do.
     pub direct: bool,
     /// Whether windows may share a tile.
@@ -350,12 +354,14 @@ pub struct Cutter<'a> {
     open: Group,
     /// The last tile of the open group, and where it comes from.
     last: Option<(Item, From)>,
+    /// Bytes that the groups before the open one load.
+    before: u64,
 }
 
 impl<'a> Cutter<'a> {
     /// For these jobs.
     pub fn new(jobs: &'a [ReadJob<'a>], formats: &'a [Format], formats_of: &'a [Formats], bounds: Bounds) -> Self {
-        Self { jobs, formats, formats_of, bounds, done: Vec::new(), open: Group::default(), last: None }
+        Self { jobs, formats, formats_of, bounds, done: Vec::new(), open: Group::default(), last: None, before: 0 }
     }
 
     /// Adds a tile.
@@ -445,7 +451,8 @@ impl<'a> Cutter<'a> {
         }
         self.last = None;
         let mut group = std::mem::take(&mut self.open);
-        group.lay_out(self.formats, &self.bounds);
+        group.lay_out(self.formats, &self.bounds, self.before);
+        self.before += group.loads.iter().map(|load| load.length).sum::<u64>();
         self.done.push(group);
     }
 
@@ -599,8 +606,8 @@ impl Group {
         parts.placed.push(placed);
     }
 
-    /// Gives everything its place.
-    fn lay_out(&mut self, formats: &[Format], bounds: &Bounds) {
+    /// Gives everything its place. Groups before this one load so many bytes.
+    fn lay_out(&mut self, formats: &[Format], bounds: &Bounds, before: u64) {
         self.front = if bounds.direct { PAGE } else { SLACK };
         self.spans = std::mem::take(&mut self.spans).into_iter().flat_map(Span::cut).collect();
         self.tables_at = aligned(self.image, 16);
@@ -626,7 +633,7 @@ impl Group {
             end = coded.scratch + ROUTES[*route].scratch(coded.size);
         }
         self.bytes = end;
-        self.loads = loads(std::mem::take(&mut self.segments), bounds.load);
+        self.loads = loads(std::mem::take(&mut self.segments), bounds.loads, before);
     }
 
     /// Where decoded tiles stand, and their bytes.
@@ -685,29 +692,6 @@ impl Group {
     }
 }
 
-/// Cuts an image into loads. A tile that the host decodes is never cut.
-fn loads(segments: Vec<Segment>, most: u64) -> Vec<Load> {
-    let mut loads: Vec<Load> = Vec::new();
-    for segment in segments {
-        let whole = matches!(segment.what, What::Tile { .. });
-        let mut done = 0;
-        while done < segment.length {
-            let (at, left) = (segment.at + done, segment.length - done);
-            let room = loads.last().map_or(0, |load| (load.at + most).saturating_sub(at));
-            // A few bytes at the end of a load are not worth a read of their own.
-            if room < left.min(if whole { u64::MAX } else { 4096 }) {
-                loads.push(Load { at, ..Load::default() });
-            }
-            let Some(load) = loads.last_mut() else { break };
-            let length = if whole { left } else { left.min(load.at + most - at) };
-            load.fills.push(Fill { at: at - load.at, length, what: segment.what.after(done) });
-            load.length = at + length - load.at;
-            done += length;
-        }
-    }
-    loads
-}
-
 impl What {
     fn after(&self, bytes: u64) -> Self {
         match *self {
@@ -735,48 +719,4 @@ pub fn uncovered(plan: &ReadPlan) -> Vec<((u32, u32), (u32, u32))> {
 
 fn span(parts: impl Iterator<Item = (u32, u32)>) -> Option<Range<u32>> {
     parts.map(|(at, length)| at..at + length).reduce(|a, b| a.start.min(b.start)..a.end.max(b.end))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn file(at: u64, length: u64) -> Segment {
-        Segment { at, length, what: What::File { job: 0, start: 1000 + at, reversed: false } }
-    }
-
-    fn tile(at: u64, length: u64) -> Segment {
-        Segment { at, length, what: What::Tile { job: 0, tile: 0 } }
-    }
-
-    /// Every byte of every segment is in one load, from the right place.
-    fn covers(segments: &[Segment], most: u64) -> Vec<Load> {
-        let loads = loads(segments.to_vec(), most);
-        for segment in segments {
-            let mut at = segment.at;
-            while at < segment.at + segment.length {
-                let found = loads.iter().find_map(|load| {
-                    let fill = load.fills.iter().find(|fill| load.at + fill.at == at)?;
-                    (fill.what == segment.what.after(at - segment.at)).then_some(fill.length)
-                });
-                at += found.expect("the byte is loaded");
-            }
-        }
-        for load in &loads {
-            assert!(load.length <= most || load.fills.len() == 1, "{load:?}");
-            assert_eq!(load.fills[0].at, 0);
-            for pair in load.fills.windows(2) {
-                assert!(pair[0].at + pair[0].length <= pair[1].at);
-            }
-        }
-        loads
-    }
-
-    #[test]
-    fn runs_are_cut_anywhere_and_tiles_of_the_host_nowhere() {
-        assert_eq!(covers(&[file(0, 100_000)], 1 << 14).len(), 7);
-        assert_eq!(covers(&[tile(0, 10_000), tile(10_000, 10_000), file(20_000, 5)], 1 << 14).len(), 2);
-        assert_eq!(covers(&[file(0, 5), tile(16, 1 << 20), file((1 << 20) + 16, 100)], 1 << 14).len(), 3);
-        assert_eq!(covers(&[file(0, 16_000), file(16_000, 9_000)], 1 << 14).len(), 2);
-    }
 }

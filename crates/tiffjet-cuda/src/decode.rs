@@ -12,7 +12,7 @@ use tiffjet::backend::{changed, common_bytes};
 use tiffjet::plan::{self, Costs};
 use tiffjet::{Error, Fallback, ReadJob, ReadOptions, Report, Result, decode_tile};
 
-use crate::batch::{self, Bounds, Formats, Item, Rect, Way};
+use crate::batch::{self, Bounds, Formats, Item, Loads, Rect, Way};
 use crate::codec::{self, LIBRARY_ROUTES, Output, ROUTES};
 use crate::direct::{self, Direct};
 use crate::ffi::cufile::{PAGE, Transfer};
@@ -180,7 +180,7 @@ struct Reading<'a> {
     library_of: Vec<Option<(usize, Output)>>,
     begun: Instant,
     /// For the other reads: there is this one.
-    _presence: Presence<'a>,
+    presence: Presence<'a>,
 }
 
 impl<'a> Reading<'a> {
@@ -205,7 +205,7 @@ impl<'a> Reading<'a> {
             notes,
             library_of: Vec::new(),
             begun,
-            _presence: gpu.begin(),
+            presence: gpu.begin(),
         };
         debug_assert!(bytes > 0);
         for (job, ReadJob { source, plan }) in jobs.iter().enumerate() {
@@ -408,7 +408,9 @@ impl<'a> Reading<'a> {
         // One group more than there are lanes waits for the first of them: with few large tiles, twice as long.
         let most = self.settings.group.max(1);
         let image = bytes.div_ceil(lanes).clamp((most / SMALLER).max(1), most);
-        Ok((Bounds { group: share, image, load, direct: false, shared: self.is_shared() }, lanes as usize))
+        let first = if self.is_far() { load } else { load.min(LEAST_LOAD) };
+        let loads = Loads { least: first, most: load, at_once: threads };
+        Ok((Bounds { group: share, image, loads, direct: false, shared: self.is_shared() }, lanes as usize))
     }
 
     /// Bytes that pass through the ring for a tile.
@@ -456,15 +458,18 @@ impl<'a> Reading<'a> {
         let bytes = common_bytes(self.jobs)? as u64;
         let window = bytes / self.jobs.len() as u64;
         let outputs: Vec<u64> = (0..self.jobs.len() as u64).map(|i| output + i * window).collect();
-        let mut report = self.report();
-        report.bytes_out = bytes;
         self.refused(self.gpu.widen(streams, bounds.1))?;
         let statuses = Statuses::take(self, &streams.lanes[0])?;
         let pass =
             Pass { reading: self, outputs: &outputs, statuses: statuses.address(), bounds, dry: false, timing: None };
         let first = Pass { bounds: (Bounds { direct: self.direct.is_some(), ..bounds.0 }, bounds.1), ..pass };
         let mut outcome = first.run(streams, &self.items, &self.rects);
+        // While the device works.
+        let mut report = Report { bytes_out: bytes, ..self.report() };
         let refused = statuses.read(streams);
+        if outcome.is_ok() && refused.is_ok() {
+            self.gpu.ring.settled(self.presence.number);
+        }
         let short = match (&mut outcome, &refused) {
             (Ok(outcome), Ok(_)) => outcome.transfer.take().map(|transfer| self.short(transfer)),
             _ => None,

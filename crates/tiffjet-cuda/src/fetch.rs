@@ -3,13 +3,15 @@
 //! What libraries decode passes by: they get it from the threads that read it.
 //!
 //! All loads of a pass are there for the taking at once. A load waits for nothing but its group's memory and a slot, so
-//! reading, copying and decoding overlap by themselves.
+//! reading, copying and decoding overlap by themselves. Copies are put into streams by the one thread that conducts: many
+//! that do would wait for each other in the driver, for longer than a copy takes. From far away they come more slowly, and
+//! whoever has one puts it there: the cores have the network to look after.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tiffjet::codec::reverse_bits;
 use tiffjet::{Error, ReadJob, decode_tile, interruptible, wanted};
@@ -18,12 +20,16 @@ use crate::batch::{Fill, Gift, Group, Load, What};
 use crate::codec::{Coded, LIBRARY_ROUTES, Submission};
 use crate::ffi::cufile::Transfer;
 use crate::ffi::driver::{Event, Failure, Stream};
-use crate::memory::{Gpu, SLOT};
+use crate::memory::{Gpu, SLOT, Slot};
 
 /// Bytes of buffers that a thread may keep from one read to the next.
 const KEPT: usize = 16 << 20;
 /// Who waits looks up so often.
 const TICK: Duration = Duration::from_millis(100);
+/// So long who conducts keeps a core busy while nothing comes, and sleeps after that.
+const AWAKE: Duration = Duration::from_micros(300);
+/// Where there are so many threads, one that keeps a core busy is not in their way.
+const MANY_THREADS: usize = 4;
 
 /// Device memory of a group that can be filled.
 pub struct Opened {
@@ -39,6 +45,13 @@ enum Task {
     Load(usize),
     Gift(usize),
     Span(usize),
+}
+
+impl Task {
+    /// Whether it is on its way when its copies are.
+    fn is_copied(self) -> bool {
+        matches!(self, Self::Load(_))
+    }
 }
 
 /// Where a group's work goes.
@@ -72,22 +85,46 @@ pub struct Fetch<'a> {
     keep_going: bool,
     /// Nothing is copied: how fast slots are filled.
     dry: bool,
+    /// From another machine.
+    far: bool,
+    /// The number of the read.
+    read: u64,
     state: Mutex<State>,
     moved: Condvar,
+    /// What the one who conducts waits for has happened so often.
+    news: AtomicUsize,
+    /// One thread does it all: nobody else conducts.
+    alone: AtomicBool,
     /// The same as in the state, for those who wait for other machines.
     stopped: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Loads of each group that are not yet on their way.
+    /// Tasks of each group that are not yet on their way.
     left: Vec<usize>,
+    /// Slots that are to be copied, in order.
+    copies: VecDeque<Copy>,
+    /// Who conducts sleeps.
+    asleep: bool,
     /// The first error of each window, by the place of its load.
     failed: BTreeMap<usize, (usize, Error)>,
     refused: Option<Failure>,
     stop: bool,
     /// Threads that have a load in hand.
     working: usize,
+}
+
+/// A slot that is to be copied.
+struct Copy {
+    slot: Slot,
+    /// Bytes of it.
+    length: usize,
+    /// Where they go.
+    to: u64,
+    group: usize,
+    /// It is the last of its load.
+    last: bool,
 }
 
 /// A part of a file that a load needs.
@@ -122,7 +159,7 @@ impl<'a> Fetch<'a> {
         (gpu, jobs): (&'a Gpu, &'a [ReadJob<'a>]),
         groups: &'a [Group],
         (statuses, transfer): (u64, Option<&'a Transfer>),
-        keep_going: bool,
+        (read, keep_going): (u64, bool),
         dry: bool,
     ) -> Self {
         let mut spans = vec![0];
@@ -153,8 +190,12 @@ impl<'a> Fetch<'a> {
             next: AtomicUsize::new(0),
             keep_going,
             dry,
+            far: jobs.iter().any(|job| job.source.distance().is_far()),
+            read,
             state: Mutex::new(State { left, ..State::default() }),
             moved: Condvar::new(),
+            news: AtomicUsize::new(0),
+            alone: AtomicBool::new(false),
             stopped: Arc::default(),
         }
     }
@@ -186,21 +227,86 @@ impl<'a> Fetch<'a> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until all loads of a group are on their way; `false` when that will not be.
-    pub fn wait(&self, group: usize) -> bool {
+    /// Puts copies into their streams until all tasks of a group are on their way; `false` when that will not be.
+    pub fn conduct(&self, group: usize, lane: &Lanes<'_>) -> Result<bool, Failure> {
+        loop {
+            let mut state = self.lock();
+            if state.stop || state.left[group] == 0 {
+                return Ok(!state.stop);
+            }
+            let next = state.copies.pop_front();
+            let seen = self.news.load(Ordering::Relaxed);
+            drop(state);
+            match next {
+                Some(copy) => {
+                    let stream = lane(copy.group).stream;
+                    self.put(copy, stream)?;
+                }
+                None => self.wait(seen),
+            }
+        }
+    }
+
+    /// Waits for news: for a while with open eyes, where nobody else needs the core, then asleep.
+    fn wait(&self, seen: usize) {
+        let free = self.gpu.threads.current_num_threads() >= MANY_THREADS;
+        if free && !self.far && !self.gpu.is_shared() {
+            let begun = Instant::now();
+            while self.news.load(Ordering::Relaxed) == seen && begun.elapsed() < AWAKE {
+                std::hint::spin_loop();
+            }
+        }
         let mut state = self.lock();
-        while state.left[group] > 0 && !state.stop {
+        while self.news.load(Ordering::Relaxed) == seen {
+            state.asleep = true;
             state = self.moved.wait_timeout(state, TICK).unwrap_or_else(PoisonError::into_inner).0;
+            state.asleep = false;
             // Who waits for other machines may want no more.
             if !self.keep_going
                 && let Some(Err(error)) = self.jobs.first().map(|job| wanted(job.source.name()))
             {
                 drop(state);
-                self.fail(0, 0, error);
-                state = self.lock();
+                return self.fail(0, 0, error);
             }
         }
-        !state.stop
+    }
+
+    /// Something has happened that the one who conducts may wait for.
+    fn tell(&self, state: MutexGuard<'_, State>) {
+        self.news.fetch_add(1, Ordering::Relaxed);
+        // Whoever takes up tasks may wait for the same.
+        let sleeping = state.asleep || state.stop;
+        drop(state);
+        if sleeping {
+            self.moved.notify_all();
+        }
+    }
+
+    /// Has a slot copied, by the one who conducts unless it comes from far away.
+    fn hand_over(&self, copy: Copy, stream: &Stream) -> Result<(), Failure> {
+        if self.far || self.alone.load(Ordering::Relaxed) {
+            return self.put(copy, stream);
+        }
+        let mut state = self.lock();
+        state.copies.push_back(copy);
+        self.tell(state);
+        Ok(())
+    }
+
+    /// Puts a copy into a stream, and gives the slot back.
+    fn put(&self, copy: Copy, stream: &Stream) -> Result<(), Failure> {
+        let Copy { mut slot, length, to, group, last } = copy;
+        let copied = match self.dry {
+            true => Ok(()),
+            false => (stream.upload(&slot.memory, 0, length, to))
+                .and_then(|()| slot.copied_for(self.read, stream, self.gpu.is_shared())),
+        };
+        self.gpu.ring.give_back(slot);
+        // Nobody may launch what is not there.
+        if last && copied.is_ok() {
+            self.lock().left[group] -= 1;
+        }
+        copied
     }
 
     /// Ends it, because of the driver or because all is done.
@@ -209,8 +315,7 @@ impl<'a> Fetch<'a> {
         state.stop = true;
         self.stopped.store(true, Ordering::Relaxed);
         state.refused = state.refused.take().or(refused);
-        drop(state);
-        self.moved.notify_all();
+        self.tell(state);
     }
 
     /// How it went.
@@ -231,22 +336,24 @@ impl<'a> Fetch<'a> {
 
     /// Takes all of one group, the next one, on this thread.
     pub fn work_alone(&self, lane: &Lanes<'_>, group: usize) -> Result<(), Failure> {
+        self.alone.store(true, Ordering::Relaxed);
         let Some(opened) = self.opened(group) else { return Ok(()) };
         loop {
             let number = self.next.load(Ordering::Relaxed);
             let Some(&(of, task)) = self.tasks.get(number).filter(|(of, _)| *of == group) else { return Ok(()) };
             self.next.store(number + 1, Ordering::Relaxed);
             self.take(number, (of, task), opened, lane(group))?;
-            self.lock().left[group] -= 1;
+            self.lock().left[group] -= usize::from(!task.is_copied());
         }
     }
 
-    /// After a stop: waits until no thread puts anything into a stream any more.
+    /// After a stop: waits until no thread puts anything into a stream any more, and gives back what is not copied.
     pub fn settle(&self) {
         let mut state = self.lock();
         while state.working > 0 {
             state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+        state.copies.drain(..).for_each(|copy| self.gpu.ring.give_back(copy.slot));
     }
 
     fn work_through(&self, lane: &Lanes<'_>) -> Result<(), Failure> {
@@ -259,12 +366,8 @@ impl<'a> Fetch<'a> {
             // Before the group counts as loaded: nobody may launch what is not there.
             state.stop |= loaded.is_err();
             state.working -= 1;
-            state.left[group] -= 1;
-            let tell = state.left[group] == 0 || state.stop;
-            drop(state);
-            if tell {
-                self.moved.notify_all();
-            }
+            state.left[group] -= usize::from(!task.is_copied());
+            self.tell(state);
             loaded?;
         }
     }
@@ -290,12 +393,13 @@ impl<'a> Fetch<'a> {
         opened: &Opened,
         lane: Lane<'_>,
     ) -> Result<(), Failure> {
-        let first = self.spans[group];
-        let group = &self.groups[group];
         match task {
-            Task::Span(span) => self.span(first + span, lane),
+            Task::Span(span) => self.span(self.spans[group] + span, lane),
             Task::Load(load) => self.load(number, (group, load), opened, lane.stream),
-            Task::Gift(gift) => self.give(number, group, &group.gifts[gift], opened, lane),
+            Task::Gift(gift) => {
+                let group = &self.groups[group];
+                self.give(number, group, &group.gifts[gift], opened, lane)
+            }
         }
     }
 
@@ -340,30 +444,29 @@ impl<'a> Fetch<'a> {
     fn load(
         &self,
         number: usize,
-        (group, load): (&Group, usize),
+        (group, load): (usize, usize),
         opened: &Opened,
         stream: &Stream,
     ) -> Result<(), Failure> {
-        let load = &group.loads[load];
-        let at = group.image_at(opened.base, load.at);
+        let load = &self.groups[group].loads[load];
+        let to = self.groups[group].image_at(opened.base, load.at);
         if load.length > SLOT as u64 {
-            return self.load_large(number, load, at, stream);
+            return self.load_large(number, load, to, (group, stream));
         }
         let mut slot = self.gpu.ring.take()?;
         let length = load.length as usize;
         self.fill(number, load, opened, &mut slot.memory.bytes_mut()[..length]);
-        let copied = match self.dry {
-            true => Ok(()),
-            false => {
-                stream.upload(&slot.memory, 0, length, at).and_then(|()| slot.copied(stream, self.gpu.is_shared()))
-            }
-        };
-        self.gpu.ring.give_back(slot);
-        copied
+        self.hand_over(Copy { slot, length, to, group, last: true }, stream)
     }
 
     /// A decoded tile that is larger than a slot passes through several.
-    fn load_large(&self, number: usize, load: &Load, at: u64, stream: &Stream) -> Result<(), Failure> {
+    fn load_large(
+        &self,
+        number: usize,
+        load: &Load,
+        to: u64,
+        (group, stream): (usize, &Stream),
+    ) -> Result<(), Failure> {
         let Some(Fill { what: What::Tile { job, tile }, .. }) = load.fills.first() else { return Ok(()) };
         BUFFERS.with_borrow_mut(|(encoded, decoded)| {
             decoded.clear();
@@ -371,15 +474,13 @@ impl<'a> Fetch<'a> {
             if let Err(error) = self.decode(*job, *tile, encoded, decoded) {
                 self.fail(number, *job, error);
             }
+            let end = decoded.len();
             let outcome = decoded.chunks(SLOT).enumerate().try_for_each(|(i, piece)| {
                 let mut slot = self.gpu.ring.take()?;
-                slot.memory.bytes_mut()[..piece.len()].copy_from_slice(piece);
-                let to = at + (i * SLOT) as u64;
-                let copied = stream
-                    .upload(&slot.memory, 0, piece.len(), to)
-                    .and_then(|()| slot.copied(stream, self.gpu.is_shared()));
-                self.gpu.ring.give_back(slot);
-                copied
+                let (length, done) = (piece.len(), i * SLOT);
+                slot.memory.bytes_mut()[..length].copy_from_slice(piece);
+                let (to, last) = (to + done as u64, done + length == end);
+                self.hand_over(Copy { slot, length, to, group, last }, stream)
             });
             shed(encoded, decoded);
             outcome
@@ -469,8 +570,7 @@ impl<'a> Fetch<'a> {
         if state.failed.get(&job).is_none_or(|(first, _)| number < *first) {
             state.failed.insert(job, (number, error));
         }
-        drop(state);
-        self.moved.notify_all();
+        self.tell(state);
     }
 }
 

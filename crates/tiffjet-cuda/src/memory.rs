@@ -1,7 +1,7 @@
 //! One device: its context, streams, memory and the pinned ring, made when first used and kept for the process.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -114,14 +114,20 @@ pub struct Gpu {
     lanes: Mutex<Vec<Lane>>,
     /// Reads that are under way.
     reads: AtomicUsize,
+    /// Reads that have begun.
+    begun: AtomicU64,
 }
 
 /// One of the reads that are under way on a device.
-pub struct Presence<'a>(&'a AtomicUsize);
+pub struct Presence<'a> {
+    reads: &'a AtomicUsize,
+    /// No other read of the device has it.
+    pub number: u64,
+}
 
 impl Drop for Presence<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.reads.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -277,6 +283,7 @@ impl Gpu {
             streams: Mutex::default(),
             lanes: Mutex::default(),
             reads: AtomicUsize::new(0),
+            begun: AtomicU64::new(0),
             device,
             info,
         })
@@ -300,7 +307,7 @@ impl Gpu {
     /// One read more is under way, as long as what this gives is alive.
     pub fn begin(&self) -> Presence<'_> {
         self.reads.fetch_add(1, Ordering::Relaxed);
-        Presence(&self.reads)
+        Presence { reads: &self.reads, number: 1 + self.begun.fetch_add(1, Ordering::Relaxed) }
     }
 
     /// Reads that share the device and the cores at this moment, the one that asks included.
@@ -488,13 +495,20 @@ pub struct Slot {
     done: [Event; 2],
     /// Which of them has a copy before it.
     copied: Option<usize>,
+    /// The read whose copy that is; 0 for none.
+    read: u64,
 }
 
 impl Slot {
     /// The stream has a copy from it. Whoever waits for that sleeps where it is to be quiet.
     pub fn copied(&mut self, stream: &Stream, quiet: bool) -> Result<(), Failure> {
+        self.copied_for(0, stream, quiet)
+    }
+
+    /// The same for a read, which tells when all its copies are done.
+    pub fn copied_for(&mut self, read: u64, stream: &Stream, quiet: bool) -> Result<(), Failure> {
         let which = usize::from(quiet);
-        self.copied = Some(which);
+        (self.copied, self.read) = (Some(which), read);
         self.done[which].record(stream)
     }
 
@@ -556,6 +570,13 @@ impl Ring {
         Ok(self.make().inspect_err(|_| self.lose()))
     }
 
+    /// All copies of a read are done: whoever takes one of its slots next need not ask the driver. Many who do at once wait
+    /// for each other.
+    pub fn settled(&self, read: u64) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.idle.iter_mut().filter(|slot| slot.read == read).for_each(|slot| slot.copied = None);
+    }
+
     /// Gives it back.
     pub fn give_back(&self, slot: Slot) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).idle.push_back(slot);
@@ -564,7 +585,7 @@ impl Ring {
 
     fn make(&self) -> Result<Slot, Failure> {
         let done = [self.context.event(EventKind::Plain)?, self.context.event(EventKind::Quiet)?];
-        Ok(Slot { memory: self.context.pinned(SLOT)?, done, copied: None })
+        Ok(Slot { memory: self.context.pinned(SLOT)?, done, copied: None, read: 0 })
     }
 
     fn lose(&self) {

@@ -2,10 +2,11 @@
 
 mod fake;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use tiffjet::codec::{self, Plain, TileFormat};
-use tiffjet::source::{MemorySource, Source};
+use tiffjet::source::{Distance, MemorySource, Source, Version};
 use tiffjet::{
     Backend, Cpu, DType, Destination, Error, Fallback, Image, Io, Limits, OpenOptions, ReadJob, ReadOptions, Tensor,
     Window,
@@ -251,6 +252,76 @@ fn child_windows() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn bytes_from_far_away_come_in_any_order() {
+    fake::child("child_far", &[]);
+}
+
+/// A file of another machine: what is asked for comes in one order or the other, and one byte never does.
+struct Far {
+    inner: MemorySource<Vec<u8>>,
+    backwards: bool,
+    lost: Option<u64>,
+}
+
+impl Source for Far {
+    fn name(&self) -> &Arc<str> {
+        self.inner.name()
+    }
+
+    fn version(&self) -> &Version {
+        self.inner.version()
+    }
+
+    fn distance(&self) -> Distance {
+        Distance::FAR
+    }
+
+    fn read(&self, ranges: &[Range<u64>], out: &mut [&mut [u8]], landed: &mut dyn FnMut(usize)) -> Result<(), Error> {
+        let turn = |i: usize| if self.backwards { ranges.len() - 1 - i } else { i };
+        for i in (0..ranges.len()).map(turn) {
+            if self.lost.is_some_and(|lost| ranges[i].contains(&lost)) {
+                return Err(Error::Changed { name: self.name().clone() });
+            }
+            self.inner.read_range(ranges[i].clone(), out[i])?;
+            landed(i);
+        }
+        Ok(())
+    }
+}
+
+#[test]
+#[ignore = "in a process with the fake driver"]
+fn child_far() {
+    let cuda = Cuda::new(0).unwrap();
+    let plain = Tiff::new(200, 120).bits(16).tile(32, 32);
+    let turned = Tiff::new(200, 120).bits(8).strips(120).reversed_bits();
+    for tiff in [plain.clone(), plain.compression(Compression::Lzw), turned] {
+        let file = tiff.build(&tiff.noise(5));
+        let due = bytes(&open("near", file.clone()).read(&Window::default()).unwrap());
+        for backwards in [false, true] {
+            let source = Far { inner: MemorySource::named("far", file.clone()), backwards, lost: None };
+            let image = Image::from_source(Arc::new(source), &OpenOptions::default()).unwrap();
+            let read = image.read_with(&cuda, &Window::default(), &FORBID).unwrap();
+            assert!(bytes(&read) == due);
+        }
+        // A window that can't be read is an error, or filled, and others are whole.
+        let near = open("near", file.clone());
+        let lost = near.plan(&Window::default()).unwrap().tiles().last().unwrap().range.end - 1;
+        let source = Far { inner: MemorySource::named("far", file.clone()), backwards: false, lost: Some(lost) };
+        let height = near.shape()[1] as u32;
+        let halves = [0..height / 2, height / 2..height].map(|rows| Window { rows: Some(rows), ..Window::default() });
+        let plans = halves.clone().map(|half| near.plan(&half).unwrap());
+        let jobs = plans.each_ref().map(|plan| ReadJob { source: &source, plan });
+        assert!(cuda.read(&jobs, &ReadOptions::default()).is_err());
+        let filled = ReadOptions { fill_failed: Some(vec![9; near.dtype().size()]), ..ReadOptions::default() };
+        let got = cuda.read(&jobs, &filled).unwrap();
+        let whole = bytes(&near.read(&halves[0]).unwrap());
+        assert!(bytes(&got)[..whole.len()] == whole);
+        assert_eq!(got.report.failures.iter().map(|(job, _)| *job).collect::<Vec<_>>(), [1]);
     }
 }
 

@@ -494,6 +494,10 @@ const PAGE: u64 = 4096;
 /// Parts of the tile arrays, by tag and number.
 type Pages = HashMap<(u16, u64), Arc<[u64]>>;
 
+/// The parts that somebody looked at last, one of each array: the next tile is mostly in the same.
+type Looked = [LookedAt; 2];
+type LookedAt = Option<((u16, u64), Arc<[u64]>)>;
+
 /// Where the tiles of a level stand. The arrays stay in the file until a tile is asked for.
 pub struct TileIndex {
     directory: Directory,
@@ -511,11 +515,35 @@ pub struct TileIndex {
 impl TileIndex {
     /// Bytes of a tile in the file; empty when it is not there (sparse).
     pub fn locate(&self, head: &Head, layout: &Layout, level: usize, tile: u64) -> Result<Range<u64>> {
-        self.expect(head, tile / PAGE)?;
-        let offset = self.element(head, &self.offsets, tile)?;
+        self.locate_next(head, layout, (level, tile), &mut Looked::default())
+    }
+
+    /// The same for one tile after the other.
+    pub fn locator<'a>(
+        &'a self,
+        head: &'a Head,
+        layout: &'a Layout,
+        level: usize,
+    ) -> impl FnMut(u64) -> Result<Range<u64>> + 'a {
+        let mut looked = Looked::default();
+        move |tile| self.locate_next(head, layout, (level, tile), &mut looked)
+    }
+
+    fn locate_next(
+        &self,
+        head: &Head,
+        layout: &Layout,
+        (level, tile): (usize, u64),
+        looked: &mut Looked,
+    ) -> Result<Range<u64>> {
+        if looked[0].as_ref().is_none_or(|(key, _)| key.1 != tile / PAGE) {
+            self.expect(head, tile / PAGE)?;
+        }
+        let [offsets, counts] = looked;
+        let offset = self.element(head, &self.offsets, tile, offsets)?;
         let stated = match (self.promised_length(head, tile, offset)?, &self.counts) {
             (Some(length), _) => Some(length),
-            (None, Some(counts)) => Some(self.element(head, counts, tile)?),
+            (None, Some(entry)) => Some(self.element(head, entry, tile, counts)?),
             (None, None) => None,
         };
         if offset == 0 || (stated == Some(0) && !is_single_strip(layout)) {
@@ -583,7 +611,7 @@ impl TileIndex {
             return Ok(None);
         }
         let between = cog::LEADER + cog::TRAILER;
-        let length = self.element(head, &self.offsets, next)?.checked_sub(offset.saturating_add(between));
+        let length = self.element(head, &self.offsets, next, &mut None)?.checked_sub(offset.saturating_add(between));
         Ok(length.filter(|&length| length > 0))
     }
 
@@ -631,13 +659,19 @@ impl TileIndex {
     }
 
     /// One element of a tile array.
-    fn element(&self, head: &Head, entry: &Entry, tile: u64) -> Result<u64> {
+    fn element(&self, head: &Head, entry: &Entry, tile: u64, looked: &mut LookedAt) -> Result<u64> {
         if tile >= entry.count {
             let what = format!("{} has {} values, tile {tile} has none", tag::name(entry.tag), entry.count);
             return Err(Error::malformed(head.name(), entry.offset(), what));
         }
-        let page = self.page(head, entry, tile / PAGE)?;
-        Ok(page[(tile % PAGE) as usize])
+        let key = (entry.tag, tile / PAGE);
+        if let Some((_, page)) = looked.as_ref().filter(|(last, _)| *last == key) {
+            return Ok(page[(tile % PAGE) as usize]);
+        }
+        let page = self.page(head, entry, key.1)?;
+        let element = page[(tile % PAGE) as usize];
+        *looked = Some((key, page));
+        Ok(element)
     }
 
     fn page(&self, head: &Head, entry: &Entry, number: u64) -> Result<Arc<[u64]>> {

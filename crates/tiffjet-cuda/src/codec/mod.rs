@@ -190,6 +190,9 @@ pub trait Route: Send + Sync {
     fn launch(&self, gpu: &Gpu, stream: &Stream, batch: &Batch) -> Result<(), Failure>;
 }
 
+/// Batches that come one after the other are in different kernels, and of all their tiles this part is in the same one.
+const STAGGERED: u32 = 3;
+
 /// Of kernels with their threads, blocks on a multiprocessor and shared memory: the one with the most threads for which
 /// all blocks are on the device at once, a tile is worth them and shared memory suffices.
 fn fit<'k>(
@@ -198,8 +201,13 @@ fn fit<'k>(
     multiprocessors: u32,
     shared_memory: u32,
 ) -> (&'k str, u32, u32, u32) {
+    // A whole multiprocessor for a tile is worth it only where there is one for each of them.
+    let at_once = match batch.at_once > batch.count {
+        true => (batch.at_once / STAGGERED).max(batch.at_once.min(multiprocessors + 1)).max(batch.count),
+        false => batch.at_once,
+    };
     let fits = |(_, threads, blocks, shared): &&(&str, u32, u32, u32)| {
-        batch.at_once <= multiprocessors * blocks && batch.size.largest_out >= 32 * threads && *shared <= shared_memory
+        at_once <= multiprocessors * blocks && batch.size.largest_out >= 32 * threads && *shared <= shared_memory
     };
     *kernels.iter().rev().find(fits).unwrap_or(&kernels[0])
 }

@@ -41,7 +41,7 @@ impl Route for Zstd {
     }
 
     fn launch(&self, gpu: &Gpu, stream: &Stream, batch: &Batch) -> Result<(), Failure> {
-        let Batch { tiles, count, statuses, scratch, size, .. } = batch;
+        let Batch { tiles, count, statuses, scratch, size, at_once } = batch;
         let (slots, units) = room(*size);
         let (slots, units) = (slots as u32, units as u32);
         let arguments: [&dyn Arguments; 6] = [tiles, count, statuses, scratch, &slots, &units];
@@ -49,7 +49,11 @@ impl Route for Zstd {
         let warps = Shape { grid: (count.div_ceil(4), 1), block: 128, shared: 0 };
         gpu.kernels.function("zstd", "zstd_scan", 0)?.launch(warps, stream, &arguments)?;
         let (block, blocks, shared) = ENTROPY;
-        let shape = Shape { grid: (blocks * gpu.info.multiprocessors, 1), block, shared };
+        // Its share of the warps that the device has room for: they take several blocks each where they are few, in about
+        // the time of one, and leave room for those of other batches.
+        let warps_of_all = u64::from(blocks * gpu.info.multiprocessors);
+        let share = (warps_of_all * u64::from(*count)).div_ceil(u64::from((*at_once).max(*count).max(1)));
+        let shape = Shape { grid: (share as u32, 1), block, shared };
         gpu.kernels.function("zstd", "zstd_entropy", shared)?.launch(shape, stream, &arguments)?;
         let (name, block, _, shared) = fit(&EXECUTE, batch, gpu.info.multiprocessors, gpu.shared_memory);
         let shape = Shape { grid: (*count, 1), block, shared };

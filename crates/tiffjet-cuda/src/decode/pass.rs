@@ -46,7 +46,8 @@ impl Pass<'_> {
         }
         let arena = reading.refused_with(asked, self.arena(streams, &groups, (share, lanes)))?;
         let at = (self.statuses, arena.transfer());
-        let fetch = Fetch::new((reading.gpu, reading.jobs), &groups, at, keep_going, self.dry);
+        let of = (reading.presence.number, keep_going);
+        let fetch = Fetch::new((reading.gpu, reading.jobs), &groups, at, of, self.dry);
         let memory = (arena.address(), share);
         let transfer = arena.transfer().filter(|transfer| transfer.has_batches() && !self.dry);
         let conductor =
@@ -184,7 +185,7 @@ impl Conductor<'_> {
         (0..self.groups.len()).try_for_each(|group| {
             self.open(group)?;
             self.fetch.work_alone(&|group| self.place(group), group)?;
-            match self.fetch.wait(group) {
+            match self.fetch.conduct(group, &|group| self.place(group))? {
                 true => self.launch(group),
                 false => Ok(()),
             }
@@ -200,10 +201,13 @@ impl Conductor<'_> {
                 opened += usize::from(outcome.is_ok());
             }
             outcome = outcome.and_then(|()| self.submit(&mut submitted, opened, launched));
-            if outcome.is_err() || !self.fetch.wait(launched) {
+            let loaded = outcome.and_then(|()| self.fetch.conduct(launched, &|group| self.place(group)));
+            let is_loaded = loaded == Ok(true);
+            outcome = loaded.map(drop);
+            if !is_loaded {
                 break;
             }
-            outcome = self.landed(launched).and_then(|()| self.launch(launched));
+            outcome = outcome.and_then(|()| self.landed(launched)).and_then(|()| self.launch(launched));
             launched += 1;
         }
         // After a stop loads may still be put into the streams: memory is given back behind them.

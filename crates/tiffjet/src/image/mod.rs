@@ -435,9 +435,8 @@ impl Image {
         let bands = frame.bands.as_ref().map_or(usize::from(layout.bands), Vec::len);
         self.check_output(&level.file, layout, [bands, frame.height as usize, frame.width as usize])?;
         let (fill, pad) = (self.fill().to_vec(), pad.to_vec());
-        ReadPlan::framed(head.name(), layout, frame, fill, pad, |tile| {
-            layout.index.locate(head, layout, frame.level, tile)
-        })
+        let locate = layout.index.locator(head, layout, frame.level);
+        ReadPlan::framed(head.name(), layout, frame, fill, pad, locate)
     }
 
     /// Refuses what no codec reads and what is more than limits allow, before a plan is made: that of an image no memory
@@ -458,9 +457,8 @@ impl Image {
 
     fn plan_of(&self, file: &File, layout: &Arc<Layout>, window: &Window, fill: Vec<u8>) -> Result<ReadPlan> {
         self.check_output(file, layout, window.shape(file.head.name(), layout)?)?;
-        ReadPlan::new(file.head.name(), layout, window, fill, |tile| {
-            layout.index.locate(&file.head, layout, window.level, tile)
-        })
+        let locate = layout.index.locator(&file.head, layout, window.level);
+        ReadPlan::new(file.head.name(), layout, window, fill, locate)
     }
 
     /// What stands in tiles that are not in the file: nodata where the tag says so, else 0.
