@@ -1,7 +1,6 @@
 //! Deflate in a zlib frame.
 
 use std::cell::RefCell;
-use std::ops::ControlFlow;
 
 use flate2::{Decompress, FlushDecompress, Status};
 use libdeflater::{CompressionLvl, Compressor, Decompressor};
@@ -14,14 +13,9 @@ pub struct Deflate;
 
 /// What GDAL and libtiff write when nothing is said.
 const DEFAULT_LEVEL: i32 = 6;
-/// libdeflate knows one go only. What can stop takes up to three times as long for the same bytes.
-const ALONG: u32 = 33;
-/// Bytes that are handed over at a time, so that rows are still in the nearest cache.
-const STEP: usize = 16 << 10;
 
 thread_local! {
     static DECOMPRESSOR: RefCell<Decompressor> = RefCell::new(Decompressor::new());
-    static STEPPER: RefCell<Decompress> = RefCell::new(Decompress::new(true));
     /// The last level used: a writer never mixes levels on one thread for long.
     static COMPRESSOR: RefCell<Option<(i32, Compressor)>> = const { RefCell::new(None) };
 }
@@ -48,31 +42,6 @@ impl Codec for Deflate {
         }
     }
 
-    fn along_up_to(&self) -> u32 {
-        ALONG
-    }
-
-    fn decode_along(
-        &self,
-        tile: &Encoded<'_>,
-        out: &mut [u8],
-        landed: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
-    ) -> Result<(), Cause> {
-        let outcome = STEPPER.with_borrow_mut(|stream| {
-            stream.reset(true);
-            match inflate_along(stream, tile.bytes, out, STEP, landed)? {
-                ControlFlow::Break(()) => Ok(()),
-                ControlFlow::Continue(()) => check_end(stream, tile.bytes, out.len()),
-            }
-        });
-        // No verdict: what is right in one go is right.
-        if outcome.is_err() {
-            self.decode(tile, out)?;
-            let _ = landed(out);
-        }
-        Ok(())
-    }
-
     fn encode(&self, tile: &Plain<'_>, out: &mut Vec<u8>) -> Result<(), Cause> {
         let level = tile.settings.level.unwrap_or(DEFAULT_LEVEL);
         let valid = (1..=12).contains(&level).then(|| CompressionLvl::new(level).ok()).flatten();
@@ -89,29 +58,12 @@ impl Codec for Deflate {
 /// Inflates until `out` is full, whatever comes after; gives the stream as it stands there.
 pub(super) fn inflate(bytes: &[u8], out: &mut [u8]) -> Result<Decompress, Cause> {
     let mut stream = Decompress::new(true);
-    let all = out.len();
-    let _ = inflate_along(&mut stream, bytes, out, all, &mut |_| ControlFlow::Continue(()))?;
-    Ok(stream)
-}
-
-/// The same with a stream that is at its start, some bytes at a time, until `out` is full or enough.
-fn inflate_along(
-    stream: &mut Decompress,
-    bytes: &[u8],
-    out: &mut [u8],
-    step: usize,
-    landed: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
-) -> Result<ControlFlow<()>, Cause> {
     loop {
         let (read, written) = (stream.total_in() as usize, stream.total_out() as usize);
-        let next = out.len().min(written.saturating_add(step));
-        let state = stream.decompress(&bytes[read..], &mut out[written..next], FlushDecompress::None);
+        let state = stream.decompress(&bytes[read..], &mut out[written..], FlushDecompress::None);
         let got = stream.total_out() as usize;
-        if got > written && landed(&out[..got]).is_break() {
-            return Ok(ControlFlow::Break(()));
-        }
         if got >= out.len() {
-            return Ok(ControlFlow::Continue(()));
+            return Ok(stream);
         }
         let moved = got > written || stream.total_in() as usize > read;
         match state {
@@ -155,7 +107,7 @@ fn compress(compressor: &mut Compressor, bytes: &[u8], out: &mut Vec<u8>) -> Res
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{check, decode, encode, format, tile, torture};
+    use super::super::testing::{check, decode, encode, torture};
     use super::*;
 
     #[test]
@@ -193,44 +145,6 @@ mod tests {
             broken[at] ^= 0x10;
             assert!(decode(&Deflate, &broken, 10_000).is_err(), "byte {at} of {}", packed.len());
         }
-    }
-
-    /// Decodes until `enough` bytes are there; tells how many there were then.
-    fn along(packed: &[u8], out: &mut [u8], enough: usize) -> Result<usize, Cause> {
-        let format = format(8, out.len() as u32, 1, 1, 8);
-        let mut got = 0;
-        Deflate.decode_along(&tile(&format, packed), out, &mut |done| {
-            got = done.len();
-            if got >= enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })?;
-        Ok(got)
-    }
-
-    #[test]
-    fn it_stops_where_it_is_told_to() {
-        let plain: Vec<u8> = (0..200_000u64).map(|i| (i * i / 977) as u8).collect();
-        let mut packed = encode(&Deflate, &plain, plain.len(), None).unwrap();
-        let mut out = vec![0; plain.len()];
-        for enough in [1, STEP - 1, STEP, STEP + 1, 100_000, 199_999, 200_000] {
-            out.fill(0);
-            let got = along(&packed, &mut out, enough).unwrap();
-            assert!((enough..enough + STEP).contains(&got), "{got} bytes where {enough} were enough");
-            assert_eq!(out[..got], plain[..got]);
-        }
-        // All of it is checked to its end, as in one go.
-        assert_eq!(along(&packed, &mut out, usize::MAX).unwrap(), plain.len());
-        let end = packed.len();
-        packed[end - 1] ^= 1;
-        assert!(matches!(along(&packed, &mut out, usize::MAX), Err(Cause::Damaged(_))));
-        // What is not wanted may be damaged or gone.
-        packed.truncate(end / 2);
-        assert!(along(&packed, &mut out, 50_000).is_ok());
-        assert_eq!(out[..50_000], plain[..50_000]);
-        assert!(along(&packed, &mut out, 199_999).is_err());
-        // And the stream that broke is fit for the next tile.
-        let whole = encode(&Deflate, &plain, plain.len(), None).unwrap();
-        assert_eq!(along(&whole, &mut out, usize::MAX).unwrap(), plain.len());
-        assert_eq!(out, plain);
     }
 
     #[test]

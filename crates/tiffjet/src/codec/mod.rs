@@ -102,10 +102,9 @@ pub trait Codec: Send + Sync {
     /// Bytes after the end of the tile's data are ignored, as every TIFF reader does.
     fn decode(&self, tile: &Encoded<'_>, out: &mut [u8]) -> Result<(), Cause>;
 
-    /// Up to which part of a tile, in per cent, [`Codec::decode_along`] is the faster way to its first rows; 0 where all it
-    /// does is decode and hand over.
-    fn along_up_to(&self) -> u32 {
-        0
+    /// Whether [`Codec::decode_along`] does more than decode and hand over.
+    fn decodes_along(&self) -> bool {
+        false
     }
 
     /// Decodes one tile as [`Codec::decode`] does, and each time some more of it is done hands over all of it that is,

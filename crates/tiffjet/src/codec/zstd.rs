@@ -58,8 +58,8 @@ impl Codec for Zstd {
         }
     }
 
-    fn along_up_to(&self) -> u32 {
-        100
+    fn decodes_along(&self) -> bool {
+        true
     }
 
     fn decode_along(
