@@ -54,8 +54,9 @@ wheel: ## build/wheels/tiffjet-*.whl, for every Python from 3.11 on
 	$(BUILD)/wheel-venv/bin/maturin build --release --locked --compatibility pypi --out $(BUILD)/wheels
 	$(PYTHON) -B scripts/check_wheel.py $(BUILD)/wheels/tiffjet-*.whl
 
-# Crates that are not published yet can't be looked up by those that need them: their files are listed, and the first is built.
+# Crates that are not published yet can't be looked up by those that need them: their files are listed, and the first is packed.
 crate: ## can the crates be packed, with all they need
+	@mkdir -p $(BUILD)
 	for crate in tiffjet tiffjet-cuda tiffjet-cli; do $(CARGO) package --package $$crate --locked --allow-dirty --list > $(BUILD)/$$crate.files; done
 	$(PYTHON) -B scripts/check_crates.py $(BUILD)
 	$(CARGO) package --package tiffjet --locked --allow-dirty --no-verify --quiet

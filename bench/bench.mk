@@ -5,7 +5,7 @@ BENCH_VENV ?= build/bench-venv
 BENCH_PYTHON ?= python3
 BENCH_OUT ?= build/bench
 BENCH_SIZE ?= 4096
-BENCH_OPTIONS ?=
+BENCH_OPTIONS ?= --rounds 5 --seconds 0.1 --patience 60
 BENCH_GPU_PYTHON ?= python3
 BENCH_NVTIFF ?=
 BENCH_RUN = $(BENCH_VENV)/bin/python bench/run.py --data $(BENCH_DATA)
@@ -13,7 +13,7 @@ BENCH_MAKE_DATA = $(BENCH_VENV)/bin/python bench/make_data.py --data $(BENCH_DAT
 
 .PHONY: bench bench-full bench-gpu bench-rivals bench-write bench-remote bench-worker
 
-bench: $(BENCH_VENV)/ready bench-worker ## tiffjet against its rivals on the CPU: table, plot and record in build/; 34 files, about 20 minutes on two quiet cores
+bench: $(BENCH_VENV)/ready bench-worker ## tiffjet against its rivals on the CPU: table, plot and record in build/; 34 files, about 12 minutes on two quiet cores, 20 on busy ones
 	$(BENCH_MAKE_DATA) --size $(BENCH_SIZE) --set small
 	$(BENCH_RUN) --sizes $(BENCH_SIZE) --set small $(BENCH_OPTIONS) --out $(BENCH_OUT).json
 	$(BENCH_VENV)/bin/python bench/report.py $(BENCH_OUT).json | tee $(BENCH_OUT).md

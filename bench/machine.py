@@ -36,13 +36,14 @@ class ForeignLoad:
 
 
 def wait_for_quiet(limit, seconds):
-    """Waits until the foreign load is below the limit, for so many seconds at most."""
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
+    """Waits until the foreign load is below the limit, for so many seconds at most; tells how long that was."""
+    start = time.perf_counter()
+    while (waited := time.perf_counter() - start) < seconds:
         load = ForeignLoad()
-        time.sleep(0.25)
+        time.sleep(min(0.25, seconds - waited))
         if load.stop(0.0) <= limit:
-            return
+            break
+    return time.perf_counter() - start
 
 
 def _field(path, key):

@@ -61,7 +61,7 @@ ENGINES = [
 
 # Engines whose kept-open file answers from decoded blocks of earlier windows. LIBERTIFF is none of them: with threads
 # it decodes past GDAL's block cache, and its windows take the same time with a cache of any size.
-WARM_CACHE = {"tiffjet", "gdal-1", "gdal-n"}
+WARM_CACHE = {"tiffjet", "gdal-1", "gdal-n", "rioxarray"}
 
 
 def pick(names, role):

@@ -15,6 +15,8 @@ class Gdal(Adapter):
         # One environment for the life of the process, or rasterio makes one for every call.
         self.env = rasterio.Env()
         self.env.__enter__()
+        if driver and driver not in self.env.drivers():
+            raise SystemExit(f"GDAL {rasterio.__gdal_version__} has no driver {driver}")
 
     def versions(self):
         return {"rasterio": rasterio.__version__, "GDAL": rasterio.__gdal_version__}

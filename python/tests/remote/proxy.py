@@ -15,14 +15,24 @@ It prints the port it listens on (of the loopback) and then answers lines on std
 
 A request is `{"method", "target", "range", "status", "sent", "received", "connection"}`: bytes of its body, of the
 body that came back, and the number of the connection. HTTP/1.1 with connections that stay open, on both sides.
+
+A network takes no core from those who wait for it: bodies of known length that come back are moved by the system, from
+socket to socket, and never seen here.
 """
 
 import asyncio
+import contextlib
+import fcntl
 import json
+import os
+import socket
 import sys
 
 HEAD_LIMIT = 1 << 16
 PIECE = 1 << 18
+PIPE = 1 << 20
+# Read at a time from the server: more would be bytes of bodies.
+AHEAD = 1 << 12
 
 
 class Head:
@@ -45,7 +55,102 @@ class Head:
         return b"\r\n".join(line for line in lines if not line.lower().startswith(name.encode() + b":"))
 
 
-async def read_head(reader: asyncio.StreamReader) -> Head | None:
+class Upstream:
+    """A connection to the server, like a `StreamReader` and a `StreamWriter`; but the socket is nobody else's, so that it
+    can be spliced."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        self.socket = connected
+        self.ahead = b""
+        self.unsent = b""
+
+    @classmethod
+    async def to(cls, address: tuple[str, int]) -> "Upstream":
+        connected = socket.socket()
+        connected.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(connected, address)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return cls(connected)
+
+    async def _more(self) -> None:
+        piece = await asyncio.get_running_loop().sock_recv(self.socket, AHEAD)
+        if not piece:
+            raise asyncio.IncompleteReadError(self.ahead, None)
+        self.ahead += piece
+
+    def _take(self, length: int) -> bytes:
+        taken, self.ahead = self.ahead[:length], self.ahead[length:]
+        return taken
+
+    async def readuntil(self, separator: bytes) -> bytes:
+        while separator not in self.ahead:
+            await self._more()
+        return self._take(self.ahead.index(separator) + len(separator))
+
+    async def readline(self) -> bytes:
+        return await self.readuntil(b"\n")
+
+    async def readexactly(self, length: int) -> bytes:
+        while len(self.ahead) < length:
+            await self._more()
+        return self._take(length)
+
+    async def read(self, length: int) -> bytes:
+        """Some bytes; none at the end."""
+        if not self.ahead:
+            with contextlib.suppress(asyncio.IncompleteReadError):
+                await self._more()
+        return self._take(length)
+
+    def write(self, data: bytes) -> None:
+        self.unsent += data
+
+    async def drain(self) -> None:
+        data, self.unsent = self.unsent, b""
+        await asyncio.get_running_loop().sock_sendall(self.socket, data)
+
+    def close(self) -> None:
+        self.socket.close()
+
+    async def splice(self, writer: asyncio.StreamWriter, length: int) -> int:
+        """Moves bytes of a body to the client; how many came."""
+        ahead = self._take(min(length, len(self.ahead)))
+        writer.write(ahead)
+        await writer.drain()  # all is sent when it returns: see `Proxy.serve`
+        left = length - len(ahead)
+        with contextlib.ExitStack() as ends:
+            client = ends.enter_context(socket.socket(fileno=os.dup(writer.get_extra_info("socket").fileno())))
+            out, into = os.pipe()
+            ends.callback(os.close, out)
+            ends.callback(os.close, into)
+            fcntl.fcntl(into, fcntl.F_SETPIPE_SZ, PIPE)
+            while left:
+                in_pipe = await spliced(self.socket.fileno(), into, min(left, PIPE), waits_for=self.socket)
+                if not in_pipe:
+                    break
+                left -= in_pipe
+                while in_pipe:
+                    in_pipe -= await spliced(out, client.fileno(), in_pipe, waits_for=client)
+        return length - left
+
+
+async def spliced(source: int, destination: int, most: int, waits_for: socket.socket) -> int:
+    """Moves some bytes, as soon as the socket that is one end can."""
+    loop = asyncio.get_running_loop()
+    while True:
+        try:
+            return os.splice(source, destination, most, flags=os.SPLICE_F_MOVE | os.SPLICE_F_NONBLOCK)
+        except BlockingIOError:
+            reads = waits_for.fileno() == source
+            ready = loop.create_future()
+            (loop.add_reader if reads else loop.add_writer)(waits_for, lambda: ready.done() or ready.set_result(None))
+            try:
+                await ready
+            finally:
+                (loop.remove_reader if reads else loop.remove_writer)(waits_for)
+
+
+async def read_head(reader: "asyncio.StreamReader | Upstream") -> Head | None:
     """None where the other side has closed the connection between two messages."""
     try:
         return Head(await reader.readuntil(b"\r\n\r\n"))
@@ -53,7 +158,7 @@ async def read_head(reader: asyncio.StreamReader) -> Head | None:
         return None
 
 
-async def pass_body(head: Head, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, until_closed: bool) -> int:
+async def pass_body(head: Head, reader, writer, until_closed: bool) -> int:
     """Hands the body on, piece by piece; how many bytes it had."""
     if "chunked" in head.fields.get("transfer-encoding", "").lower():
         total = 0
@@ -66,6 +171,8 @@ async def pass_body(head: Head, reader: asyncio.StreamReader, writer: asyncio.St
             if size == 0:
                 return total
     length = head.fields.get("content-length")
+    if length is not None and isinstance(reader, Upstream):
+        return await reader.splice(writer, int(length))
     left = int(length) if length is not None else (1 << 62 if until_closed else 0)
     total = 0
     while left:
@@ -93,18 +200,19 @@ class Proxy:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         number = self.connections
-        up_reader, up_writer = await asyncio.open_connection(*self.upstream, limit=HEAD_LIMIT)
+        writer.transport.set_write_buffer_limits(0)
+        upstream = await Upstream.to(self.upstream)
         if self.shakes_hands:
             # The system takes connections at once: what is said on them waits as long as a handshake would take.
             await asyncio.sleep(self.latency)
         try:
             while (request := await self.next_request(reader, writer)) is not None:
-                if not await self.exchange(request, number, reader, writer, up_reader, up_writer):
+                if not await self.exchange(request, number, reader, writer, upstream):
                     break
-        except (ConnectionError, asyncio.IncompleteReadError):
-            pass  # one side went away: so does the other
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass  # one side went away, or all ends: so does the other
         finally:
-            for end in (writer, up_writer):
+            for end in (writer, upstream):
                 end.close()
 
     async def next_request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Head | None:
@@ -114,7 +222,7 @@ class Proxy:
         finally:
             self.waiting.discard(writer)
 
-    async def exchange(self, request: Head, number: int, reader, writer, up_reader, up_writer) -> bool:
+    async def exchange(self, request: Head, number: int, reader, writer, upstream: Upstream) -> bool:
         """One request and its answer; whether the connection stays open."""
         method, target, _ = request.first.split(" ", 2)
         line = {"method": method, "target": target, "range": request.fields.get("range"), "status": None, "sent": 0,
@@ -126,12 +234,12 @@ class Proxy:
             return await self.refuse(failures.pop(0), request, line, wait, reader, writer)
         if request.fields.get("expect", "").lower() == "100-continue":
             writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        up_writer.write(request.without("expect"))
-        line["sent"] = await pass_body(request, reader, up_writer, until_closed=False)
-        await up_writer.drain()
-        answer = await read_head(up_reader)
+        upstream.write(request.without("expect"))
+        line["sent"] = await pass_body(request, reader, upstream, until_closed=False)
+        await upstream.drain()
+        answer = await read_head(upstream)
         while answer is not None and answer.first.split(" ")[1] == "100":
-            answer = await read_head(up_reader)
+            answer = await read_head(upstream)
         await wait
         if answer is None:
             return False
@@ -139,7 +247,7 @@ class Proxy:
         writer.write(answer.with_fields(self.added))
         bodiless = method == "HEAD" or line["status"] in (204, 304)
         if not bodiless:
-            line["received"] = await pass_body(answer, up_reader, writer, until_closed=True)
+            line["received"] = await pass_body(answer, upstream, writer, until_closed=True)
         await writer.drain()
         counted = bodiless or "content-length" in answer.fields or "transfer-encoding" in answer.fields
         return counted and not answer.closes() and not request.closes()

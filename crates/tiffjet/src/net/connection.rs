@@ -17,8 +17,8 @@ const IDLE: Duration = Duration::from_secs(20);
 /// Idle connections to one host.
 const KEPT: usize = 64;
 /// Connections that are made beside the first one to a host. The first answer is that of a header; the requests for tiles
-/// that follow find them ready, and wait for no handshake.
-const AHEAD: usize = 3;
+/// that follow, one for each row of tiles, find them ready and wait for no handshake. Browsers make as many.
+const AHEAD: usize = 5;
 /// Those that nobody wants by then are closed: a server that serves one after the other must not wait for them.
 const SPARE: Duration = Duration::from_secs(2);
 /// Bytes read ahead: the head of a response and what comes with it.
