@@ -59,12 +59,15 @@ impl Trial {
     /// Bytes that a level makes of the pieces.
     ///
     /// What a level does depends on how much there is to come. It is not told how little that is here, so that it does what
-    /// it does to a tile; a small window spares it the clearing of tables.
+    /// it does to a tile; small tables are said to be enough, and cleared at once.
     fn size(&mut self, level: i32) -> Result<usize, ErrorCode> {
         let Self { context, pieces, out } = self;
         context.reset(ResetDirective::SessionOnly)?;
         context.set_parameter(CParameter::CompressionLevel(level))?;
-        context.set_parameter(CParameter::WindowLog(pieces.len().next_power_of_two().ilog2().clamp(10, WINDOW)))?;
+        let window = pieces.len().next_power_of_two().ilog2().clamp(10, WINDOW);
+        context.set_parameter(CParameter::WindowLog(window))?;
+        context.set_parameter(CParameter::HashLog(window + 1))?;
+        context.set_parameter(CParameter::ChainLog(window))?;
         out.resize(compress_bound(pieces.len()) + FRAME_ENDS, 0);
         let mut input = InBuffer::around(pieces);
         let mut output = OutBuffer::around(&mut out[..]);
