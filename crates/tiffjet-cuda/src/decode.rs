@@ -130,7 +130,9 @@ pub fn phases(gpu: &Arc<Gpu>, settings: &Settings, jobs: &[ReadJob<'_>]) -> Resu
     let bytes = common_bytes(jobs)? as u64;
     let mut phases = Phases::default();
     reading.within(|streams| {
-        let (bounds, _) = reading.bounds(bytes)?;
+        let (bounds, lanes) = reading.bounds(bytes)?;
+        // One lane with the memory of all: there is one group, whatever the pool has kept.
+        let bounds = Bounds { group: bounds.group.saturating_mul(lanes as u64), ..bounds };
         let output = reading.refused_with(bytes, DeviceBuffer::take(gpu, &streams.lanes[0], bytes))?;
         let window = bytes / jobs.len() as u64;
         let outputs: Vec<u64> = (0..jobs.len() as u64).map(|i| output.address() + i * window).collect();
