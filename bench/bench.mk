@@ -13,7 +13,7 @@ BENCH_MAKE_DATA = $(BENCH_VENV)/bin/python bench/make_data.py --data $(BENCH_DAT
 
 .PHONY: bench bench-full bench-gpu bench-rivals bench-write bench-remote bench-worker
 
-bench: $(BENCH_VENV)/ready bench-worker ## tiffjet against its rivals on the CPU: table, plot and record in build/; 34 files, about 12 minutes on two quiet cores, 20 on busy ones
+bench: $(BENCH_VENV)/ready bench-worker ## tiffjet against its rivals on the CPU: table, plot and record in build/; 34 files, about 20 minutes on two busy cores
 	$(BENCH_MAKE_DATA) --size $(BENCH_SIZE) --set small
 	$(BENCH_RUN) --sizes $(BENCH_SIZE) --set small $(BENCH_OPTIONS) --out $(BENCH_OUT).json
 	$(BENCH_VENV)/bin/python bench/report.py $(BENCH_OUT).json | tee $(BENCH_OUT).md

@@ -484,21 +484,22 @@ def report(record):
             bars += judge(key, ours, mine, rivals)
     for name, (count, received) in record.get("open", {}).items():
         limit = 2 if name == LARGE_INDEX else 1
-        bars.append(("kept" if count <= limit else "MISSED", f"open of {name}: {count} requests, {received} bytes (at most {limit})"))
+        bars.append((verdict(count <= limit), f"open of {name}: {count} requests, {received} bytes (at most {limit})"))
     for name, one in record.get("throughput", {}).items():
         ours, plain = (one["bytes"] / statistics.median(one[engine]) / 1e6 for engine in ("tiffjet", "download"))
         said = f"all of {name}: {ours:.0f} MB/s of the file, a plain download {plain:.0f} MB/s: {ours / plain:.0%} (70 %)"
-        bars.append(("kept" if ours >= 0.7 * plain else "MISSED", said))
+        bars.append((verdict(ours >= 0.7 * plain), said))
     facts = [f"- {name}: {value}" for name, value in record["machine"].items() if name != "memory settings"]
     versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
     out = ["# Remote COGs", "", *facts, f"- {versions}", "", *lines, "", "## Bars", ""]
     return "\n".join(out + [f"- {verdict}: {what}" for verdict, what in bars]) + "\n"
 
 
-def judge(key, ours, mine, rivals):
-    def verdict(kept):
-        return "kept" if kept else "MISSED"
+def verdict(kept):
+    return "kept" if kept else "MISSED"
 
+
+def judge(key, ours, mine, rivals):
     label = ", ".join(key)
     fewest = min(median(r["requests"]) for r in rivals)
     yield verdict(median(ours["requests"]) <= fewest), f"{label}: {median(ours['requests'])} requests, the best rival {fewest}"
@@ -512,7 +513,7 @@ def judge(key, ours, mine, rivals):
         best = min(median(r["seconds"], 1000) for r in rivals)
         ratio, most = best / mine, best / waited
         said = f"{label}: {ratio:.2f} x faster than the best rival (1.5); {trips} round trips alone would be {most:.2f} x"
-        yield "kept" if ratio >= 1.5 else "out of reach" if most < 1.5 else "MISSED", said
+        yield "out of reach" if ratio < 1.5 and most < 1.5 else verdict(ratio >= 1.5), said
 
 
 def main():

@@ -50,7 +50,7 @@ UNABLE = (
     (
         {"expect", "tifffile"},
         lambda expect: expect["dtype"] in WIDENED,
-        "rasterio gives float16 as float32",
+        "rasterio before 1.5 gives float16 as float32",
     ),
     (
         {"tifffile"},
