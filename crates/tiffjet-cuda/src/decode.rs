@@ -55,6 +55,8 @@ const SMALLER: u64 = 4;
 const ROUNDS: u64 = 4;
 /// The least that a load is worth a thread for.
 const LEAST_LOAD: u64 = 256 << 10;
+/// So many threads keep a network busy that answers at once.
+const MANY_THREADS: usize = 8;
 /// Bytes of a read from another machine that are worth a request for each thread.
 const MANY: u64 = 8 * SLOT as u64;
 
@@ -394,8 +396,10 @@ impl<'a> Reading<'a> {
         let lanes = (budget / page).clamp(1, self.lanes(bytes) as u64);
         let share = budget / lanes;
         let share = if lanes == 1 { share } else { share - share % PAGE };
-        // From far away loads arrive side by side, and nothing is copied before one is whole: two rounds of them overlap.
+        // From far away loads arrive side by side, and nothing is copied before one is whole: rounds of them overlap. Each
+        // takes a wait.
         let threads = match self.is_far() {
+            true if self.is_brisk() => 3 * self.fetchers().current_num_threads() as u64,
             true => 2 * self.fetchers().current_num_threads() as u64,
             false => self.cores() as u64,
         };
@@ -430,6 +434,11 @@ impl<'a> Reading<'a> {
         self.jobs.iter().any(|job| job.source.distance().is_far())
     }
 
+    /// Whether all of them answer at once.
+    fn is_brisk(&self) -> bool {
+        self.jobs.iter().all(|job| job.source.distance().is_brisk())
+    }
+
     /// Lanes that a read of so many bytes may have. Where there are others, their tiles are decoded while those of this one
     /// arrive; a small one needs no more than one then.
     fn lanes(&self, bytes: u64) -> usize {
@@ -445,8 +454,10 @@ impl<'a> Reading<'a> {
 
     /// Threads that fill slots.
     fn fetchers(&self) -> &ThreadPool {
-        // Reads that are calls wait as requests do.
-        let waits = self.is_far() || self.direct.as_ref().is_some_and(|direct| direct.batches.is_none());
+        // Reads that are calls wait as requests do. Where answers come at once, more threads than cores are in each
+        // other's way.
+        let brisk = self.is_brisk() && self.gpu.threads.current_num_threads() >= MANY_THREADS;
+        let waits = self.is_far() && !brisk || self.direct.as_ref().is_some_and(|direct| direct.batches.is_none());
         if waits { self.gpu.far_threads() } else { &self.gpu.threads }
     }
 

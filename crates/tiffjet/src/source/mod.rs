@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::IoSliceMut;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 pub(crate) use address::{Address, address};
 pub use address::{is_url, redacted};
@@ -48,17 +48,25 @@ pub struct Distance {
     pub at_once: usize,
     /// Bytes of a request for headers: what most of them need, directories and tile arrays together.
     pub head: u64,
+    /// How long an answer takes to come.
+    pub wait: Duration,
 }
 
 impl Distance {
     /// This machine: a request costs microseconds.
-    pub const NEAR: Self = Self { gap: 4 << 10, request: u64::MAX, at_once: 1, head: 16 << 10 };
+    pub const NEAR: Self = Self { gap: 4 << 10, request: u64::MAX, at_once: 1, head: 16 << 10, wait: Duration::ZERO };
     /// The network: in the time of a request a megabyte passes.
-    pub const FAR: Self = Self { gap: 1 << 20, request: 8 << 20, at_once: LANES, head: 64 << 10 };
+    pub const FAR: Self =
+        Self { gap: 1 << 20, request: 8 << 20, at_once: LANES, head: 64 << 10, wait: Duration::from_millis(20) };
 
     /// Whether requests are worth saving.
     pub fn is_far(&self) -> bool {
         self.at_once > 1
+    }
+
+    /// Whether answers come so soon that whoever waits for them does little else: a server beside this machine.
+    pub fn is_brisk(&self) -> bool {
+        self.wait < Duration::from_millis(1)
     }
 }
 

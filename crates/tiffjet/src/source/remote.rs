@@ -27,6 +27,8 @@ pub struct RemoteSource {
     /// When it changed last, as the server writes it; for those without ETags.
     modified: Option<String>,
     held: Arc<Held>,
+    /// How long it took to open it.
+    wait: Duration,
 }
 
 impl std::fmt::Debug for RemoteSource {
@@ -43,30 +45,34 @@ impl RemoteSource {
         let origin = origin(&name, url, remote, limits)?;
         let key = Key::new(url, remote, limits);
         let known = cache().find(&key);
-        let source = |origin, version, modified, held| {
+        let source = |origin, known: Known| {
             let (name, remote) = (name.clone(), remote.clone());
-            Self { name, origin, remote, version, modified, held }
+            let Known { version, modified, held, wait, .. } = known;
+            Self { name, origin, remote, version, modified, held, wait }
         };
         if let Some(known) = known.as_ref().filter(|known| known.asked.elapsed() < remote.header_age) {
-            return Ok(source(origin, known.version.clone(), known.modified.clone(), known.held.clone()));
+            return Ok(source(origin, known.clone()));
         }
         let etag = known.as_ref().and_then(|known| known.version.etag.as_deref());
         let condition = etag.map_or(Condition::Any, Condition::Other);
+        let begun = Instant::now();
         let first = fetch_first(&name, &*origin, remote, condition);
+        let (asked, wait) = (Instant::now(), begun.elapsed());
         match (first, known) {
             (Err(Failure::Unmodified), Some(known)) => {
-                cache().touch(&key);
-                Ok(source(origin, known.version, known.modified, known.held))
+                let known = Known { asked, wait, ..known };
+                cache().touch(&key, &known);
+                Ok(source(origin, known))
             }
             (first, _) => {
                 let (version, modified, bytes) = first.map_err(|failure| failure.error(&name))?;
                 let held = Arc::new(Held::default());
                 held.add(0, &bytes.into());
-                if version.etag.is_some() {
-                    let (version, modified, held) = (version.clone(), modified.clone(), held.clone());
-                    cache().add(key, Known { version, modified, held, asked: Instant::now() });
+                let known = Known { version, modified, held, asked, wait };
+                if known.version.etag.is_some() {
+                    cache().add(key, known.clone());
                 }
-                Ok(source(origin, version, modified, held))
+                Ok(source(origin, known))
             }
         }
     }
@@ -269,7 +275,7 @@ impl Source for RemoteSource {
     }
 
     fn distance(&self) -> Distance {
-        Distance::FAR
+        Distance { wait: self.wait, ..Distance::FAR }
     }
 
     fn remember(&self, at: u64, bytes: &Arc<[u8]>) {
@@ -516,6 +522,8 @@ struct Known {
     modified: Option<String>,
     held: Arc<Held>,
     asked: Instant,
+    /// How long it took to ask.
+    wait: Duration,
 }
 
 /// An address and how it was reached. The settings may be secret: of them a number is kept that nobody can guess.
@@ -555,9 +563,9 @@ impl Cache {
     }
 
     /// It was asked just now whether it has changed.
-    fn touch(&self, key: &Key) {
+    fn touch(&self, key: &Key, asked: &Known) {
         if let Some((_, known)) = self.lock().iter_mut().find(|(k, _)| k == key) {
-            known.asked = Instant::now();
+            (known.asked, known.wait) = (asked.asked, asked.wait);
         }
     }
 

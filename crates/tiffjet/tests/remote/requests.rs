@@ -41,6 +41,23 @@ fn a_cog_opens_with_one_request_and_knows_where_it_lies() {
 }
 
 #[test]
+fn it_is_known_how_long_an_answer_takes() {
+    const LATE: Duration = Duration::from_millis(30);
+    let file = cog(64, 64, |_| ());
+    let bytes = file.bytes.clone();
+    let server = Server::start(move |request| {
+        std::thread::sleep(LATE);
+        Reply::part(request, &bytes, "\"one\"")
+    });
+    // The second time it is asked for its ETag alone.
+    for _ in 0..2 {
+        let distance = open(&server.url("a.tif")).unwrap().source().distance();
+        assert!(distance.wait >= LATE && !distance.is_brisk(), "{distance:?}");
+    }
+    assert_eq!(server.log().len(), 2);
+}
+
+#[test]
 fn a_window_takes_one_request_for_each_row_of_tiles_and_fewer_where_they_are_near() {
     // A row of tiles has 2 MiB: too far to be fetched in vain.
     let file = cog(256, 16384, |_| ());
