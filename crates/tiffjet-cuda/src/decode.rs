@@ -396,27 +396,29 @@ impl<'a> Reading<'a> {
         let lanes = (budget / page).clamp(1, self.lanes(bytes) as u64);
         let share = budget / lanes;
         let share = if lanes == 1 { share } else { share - share % PAGE };
-        // From far away loads arrive side by side, and nothing is copied before one is whole: rounds of them overlap. Each
-        // takes a wait.
-        let threads = match self.is_far() {
-            true if self.is_brisk() => 3 * self.fetchers().current_num_threads() as u64,
-            true => 2 * self.fetchers().current_num_threads() as u64,
-            false => self.cores() as u64,
-        };
-        // Where a request costs time, loads are made small to keep all threads busy only where there are many of them.
-        let least = match self.is_far() {
-            true if bytes <= MANY => SLOT as u64,
-            true => SLOT as u64 / 4,
-            false => LEAST_LOAD,
-        };
-        let rounds = if self.is_far() { 1 } else { ROUNDS };
-        let load = (bytes / (rounds * threads.max(1))).clamp(least, SLOT as u64).next_multiple_of(4096);
         // One group more than there are lanes waits for the first of them: with few large tiles, twice as long.
         let most = self.settings.group.max(1);
         let image = bytes.div_ceil(lanes).clamp((most / SMALLER).max(1), most);
-        let first = if self.is_far() { load } else { load.min(LEAST_LOAD) };
-        let loads = Loads { least: first, most: load, at_once: threads };
+        let loads = self.loads(bytes);
         Ok((Bounds { group: share, image, loads, direct: false, shared: self.is_shared() }, lanes as usize))
+    }
+
+    /// How large the loads of so many bytes are.
+    fn loads(&self, bytes: u64) -> Loads {
+        let slot = SLOT as u64;
+        if !self.is_far() {
+            let threads = self.cores() as u64;
+            let most = (bytes / (ROUNDS * threads)).clamp(LEAST_LOAD, slot).next_multiple_of(4096);
+            return Loads { least: LEAST_LOAD, most, at_once: threads };
+        }
+        // From far away loads arrive side by side, and nothing is copied before one is whole. Where answers come at once,
+        // rounds of them overlap; elsewhere each round takes a wait, and one must do: some loads are not full.
+        let threads = self.fetchers().current_num_threads() as u64;
+        let loads = if self.is_brisk() { 3 * threads } else { threads - threads / 4 };
+        // A request costs time: loads are made small to keep all threads busy only where there are many of them.
+        let least = if bytes <= MANY { slot } else { slot / 4 };
+        let load = (bytes / loads.max(1)).clamp(least, slot).next_multiple_of(4096);
+        Loads { least: load, most: load, at_once: threads }
     }
 
     /// Bytes that pass through the ring for a tile.
