@@ -25,6 +25,8 @@ import contextlib
 import fcntl
 import json
 import os
+import select
+import selectors
 import socket
 import sys
 
@@ -33,6 +35,16 @@ PIECE = 1 << 18
 PIPE = 1 << 20
 # Read at a time from the server: more would be bytes of bodies.
 AHEAD = 1 << 12
+
+
+class Exact(selectors.EpollSelector):
+    """epoll counts whole milliseconds, and more of them than it is told: waiting for its descriptor does not."""
+
+    def select(self, timeout: float | None = None):
+        if timeout is not None and timeout > 0:
+            select.select([self.fileno()], [], [], timeout)
+            timeout = 0
+        return super().select(timeout)
 
 
 class Head:
@@ -142,6 +154,9 @@ async def spliced(source: int, destination: int, most: int, waits_for: socket.so
             return os.splice(source, destination, most, flags=os.SPLICE_F_MOVE | os.SPLICE_F_NONBLOCK)
         except BlockingIOError:
             reads = waits_for.fileno() == source
+            if reads:
+                # What was read is told at once: the server may wait for it with the rest.
+                waits_for.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
             ready = loop.create_future()
             (loop.add_reader if reads else loop.add_writer)(waits_for, lambda: ready.done() or ready.set_result(None))
             try:
@@ -260,7 +275,16 @@ class Proxy:
         await writer.drain()
         return True
 
-    def command(self, line: str):
+    async def hang_up(self) -> None:
+        """When it returns, all of them are closed: nobody takes one for open."""
+        closing = list(self.waiting)
+        for writer in closing:
+            writer.close()
+        for writer in closing:
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+    async def command(self, line: str):
         verb, *arguments = line.split(maxsplit=2)
         if verb == "log":
             return self.log
@@ -270,8 +294,7 @@ class Proxy:
             self.latency = float(arguments[0])
         elif verb == "hang-up":
             self.shakes_hands = True
-            for writer in self.waiting:
-                writer.close()
+            await self.hang_up()
         elif verb == "add":
             self.added[arguments[0]] = arguments[1]
         elif verb == "fail":
@@ -300,8 +323,9 @@ async def main() -> None:
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
     while line := (await commands.readline()).decode().strip():
-        print(json.dumps(proxy.command(line)), flush=True)
+        print(json.dumps(await proxy.command(line)), flush=True)
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(Exact())) as runner:
+        runner.run(main())
