@@ -14,6 +14,7 @@ use std::time::Duration;
 use rayon::{Scope, ThreadPool};
 
 use super::read::{Failures, RUN, Reader, with_decoded};
+use super::spread::spread;
 use crate::error::{Error, Result};
 use crate::interrupt::{interruptible, wanted};
 use crate::plan::{Gathered, TileRead, gather};
@@ -24,6 +25,8 @@ use crate::tensor::{HostBuffer, Report, Storage};
 const HELD: u64 = 128 << 20;
 /// Bytes of a request that nobody wants, where the others go right to their places.
 const BIN: usize = 1 << 20;
+/// Bytes of pixels that memory is found for ahead, at most: what no request waits for must not take long.
+const POPULATED: usize = 64 << 20;
 /// Absent tiles that are filled at once.
 const SPARSE: usize = 64;
 
@@ -78,6 +81,27 @@ impl Request {
     }
 }
 
+/// Reads from far away in this process.
+static READS: AtomicUsize = AtomicUsize::new(0);
+
+/// One of them.
+struct Counted {
+    /// There was no other when it began.
+    alone: bool,
+}
+
+impl Counted {
+    fn new() -> Self {
+        Self { alone: READS.fetch_add(1, Ordering::Relaxed) == 0 }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        READS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 struct Far<'a> {
     readers: &'a [Reader<'a>],
     requests: Vec<Request>,
@@ -85,6 +109,9 @@ struct Far<'a> {
     /// Tiles that may be decoded at once, where that is less than there are cores.
     decoders: Gate,
     keep_going: bool,
+    /// Who waits is one of the cores.
+    from_core: bool,
+    counted: Counted,
     /// Nothing more is wanted.
     stop: Arc<AtomicBool>,
     state: Mutex<State>,
@@ -132,7 +159,8 @@ pub(super) fn read(
     let decoders = Gate::new(if decoders < pool.current_num_threads() { decoders } else { usize::MAX });
     let state = Mutex::new(State::default());
     let (stop, moved) = (Arc::default(), Condvar::new());
-    let far = Far { readers, requests, at_once, decoders, keep_going, stop, state, moved };
+    let (from_core, counted) = (pool.current_thread_index().is_some(), Counted::new());
+    let far = Far { readers, requests, at_once, decoders, keep_going, from_core, counted, stop, state, moved };
     far.run(pool, &sparse)?;
     far.outcome(sparse.len())
 }
@@ -147,6 +175,7 @@ impl<'a> Far<'a> {
             match &lanes {
                 Some(lanes) => lanes.in_place_scope(|lanes| {
                     self.start(lanes, cores);
+                    self.prepare(pool);
                     self.wait(lanes, cores);
                 }),
                 // The only request needs no lane.
@@ -182,6 +211,21 @@ impl<'a> Far<'a> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What can be done before the first byte comes.
+    fn prepare(&self, pool: &ThreadPool) {
+        if self.from_core {
+            return;
+        }
+        // Where there are others, the cores have work.
+        if self.counted.alone && self.requests.iter().any(|request| !self.readers[request.job].is_copy()) {
+            spread(pool);
+        }
+        let mut left = POPULATED;
+        for reader in self.readers.iter().filter(|reader| reader.source.distance().is_far()) {
+            left = left.saturating_sub(reader.populate(left));
+        }
+    }
+
     /// Makes requests until enough are under way.
     fn start<'l, 'c: 'l>(&'c self, lanes: &Scope<'l>, cores: &'l Scope<'c>) {
         let mut state = self.lock();
@@ -198,8 +242,21 @@ impl<'a> Far<'a> {
                 self.fetch(number, cores);
                 self.lock().under_way -= 1;
                 self.start(lanes, cores);
-                self.moved.notify_all();
+                self.tell();
             });
+        }
+    }
+
+    /// Whether no request will be made any more.
+    fn is_made(&self, state: &State) -> bool {
+        state.next == self.requests.len() || self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Wakes who waits, where there is something to do for it.
+    fn tell(&self) {
+        let state = self.lock();
+        if self.from_core || state.under_way == 0 || !self.is_made(&state) {
+            self.moved.notify_all();
         }
     }
 
@@ -209,8 +266,7 @@ impl<'a> Far<'a> {
             // A caller who is a core itself decodes while it waits: there may be no other.
             while rayon::yield_now() == Some(rayon::Yield::Executed) {}
             let state = self.lock();
-            let made = state.next == self.requests.len() || self.stop.load(Ordering::Relaxed);
-            if made && state.under_way == 0 {
+            if self.is_made(&state) && state.under_way == 0 {
                 return;
             }
             let tick = Duration::from_millis(20);
@@ -354,7 +410,7 @@ impl<'a> Far<'a> {
     /// The tiles of a request are done with.
     fn release(&self, number: usize) {
         self.lock().held -= self.requests[number].bytes();
-        self.moved.notify_all();
+        self.tell();
     }
 
     fn fail(&self, job: usize, tile: usize, error: Error) {

@@ -8,6 +8,7 @@ mod pack;
 mod pipeline;
 mod read;
 mod reduce;
+mod spread;
 mod stream;
 mod team;
 mod tile;

@@ -556,6 +556,15 @@ impl Reader<'_> {
         self.unpack.settle();
     }
 
+    /// Has memory found for its pixels while there is time, unless they take more than so many bytes; how many they take.
+    pub(super) fn populate(&self, most: usize) -> usize {
+        let bytes = self.canvas.length();
+        if bytes <= most {
+            self.canvas.populate();
+        }
+        bytes
+    }
+
     /// Whether tiles need hardly more than to be copied.
     pub(super) fn is_copy(&self) -> bool {
         self.plan.layout.rows_are_bytes() && self.unpack.is_plain()
