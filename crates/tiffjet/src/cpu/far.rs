@@ -1,10 +1,11 @@
 //! Reading from far away: many requests are under way, and cores decode what has arrived while the rest is on its way.
 //!
 //! Lanes wait for requests and never for cores; cores decode and never wait for requests. So one slow server holds up nobody
-//! but who asked for its file. What is not compressed has no need of a core: lanes put it in its place.
+//! but who asked for its file. What is not compressed has no need of a core: lanes put it in its place. At the end a lane
+//! stands in for a core that is late.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSliceMut;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,8 +14,7 @@ use std::time::Duration;
 
 use rayon::{Scope, ThreadPool};
 
-use super::read::{Failures, RUN, Reader, with_decoded};
-use super::spread::spread;
+use super::read::{Failures, RUN, Reader, drop_scratch, with_decoded};
 use crate::error::{Error, Result};
 use crate::interrupt::{interruptible, wanted};
 use crate::plan::{Gathered, TileRead, gather};
@@ -81,37 +81,22 @@ impl Request {
     }
 }
 
-/// Reads from far away in this process.
-static READS: AtomicUsize = AtomicUsize::new(0);
-
-/// One of them.
-struct Counted {
-    /// There was no other when it began.
-    alone: bool,
-}
-
-impl Counted {
-    fn new() -> Self {
-        Self { alone: READS.fetch_add(1, Ordering::Relaxed) == 0 }
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        READS.fetch_sub(1, Ordering::Relaxed);
-    }
+/// A run that has come and waits to be decoded.
+struct Landed {
+    request: usize,
+    run: usize,
+    bytes: HostBuffer,
 }
 
 struct Far<'a> {
     readers: &'a [Reader<'a>],
     requests: Vec<Request>,
     at_once: usize,
-    /// Tiles that may be decoded at once, where that is less than there are cores.
-    decoders: Gate,
+    /// Runs that may be decoded at once.
+    decoders: usize,
     keep_going: bool,
     /// Who waits is one of the cores.
     from_core: bool,
-    counted: Counted,
     /// Nothing more is wanted.
     stop: Arc<AtomicBool>,
     state: Mutex<State>,
@@ -125,6 +110,9 @@ struct State {
     under_way: usize,
     /// Bytes of all that is under way or waits to be decoded.
     held: u64,
+    landed: VecDeque<Landed>,
+    /// Runs that are being decoded.
+    decoding: usize,
     report: Report,
     /// The first error of each window, by the place of its tile.
     failed: BTreeMap<usize, (usize, Error)>,
@@ -156,11 +144,10 @@ pub(super) fn read(
     if requests.is_empty() && sparse.is_empty() {
         return Ok(Default::default());
     }
-    let decoders = Gate::new(if decoders < pool.current_num_threads() { decoders } else { usize::MAX });
     let state = Mutex::new(State::default());
     let (stop, moved) = (Arc::default(), Condvar::new());
-    let (from_core, counted) = (pool.current_thread_index().is_some(), Counted::new());
-    let far = Far { readers, requests, at_once, decoders, keep_going, from_core, counted, stop, state, moved };
+    let from_core = pool.current_thread_index().is_some();
+    let far = Far { readers, requests, at_once, decoders, keep_going, from_core, stop, state, moved };
     far.run(pool, &sparse)?;
     far.outcome(sparse.len())
 }
@@ -175,7 +162,7 @@ impl<'a> Far<'a> {
             match &lanes {
                 Some(lanes) => lanes.in_place_scope(|lanes| {
                     self.start(lanes, cores);
-                    self.prepare(pool);
+                    self.prepare();
                     self.wait(lanes, cores);
                 }),
                 // The only request needs no lane.
@@ -183,6 +170,7 @@ impl<'a> Far<'a> {
                     if let Some(request) = self.requests.first() {
                         self.lock().held = request.bytes();
                         self.fetch(0, cores);
+                        self.decode_landed();
                     }
                 }
             }
@@ -212,14 +200,7 @@ impl<'a> Far<'a> {
     }
 
     /// What can be done before the first byte comes.
-    fn prepare(&self, pool: &ThreadPool) {
-        if self.from_core {
-            return;
-        }
-        // Where there are others, the cores have work.
-        if self.counted.alone && self.requests.iter().any(|request| !self.readers[request.job].is_copy()) {
-            spread(pool);
-        }
+    fn prepare(&self) {
         let mut left = POPULATED;
         for reader in self.readers.iter().filter(|reader| reader.source.distance().is_far()) {
             left = left.saturating_sub(reader.populate(left));
@@ -243,6 +224,7 @@ impl<'a> Far<'a> {
                 self.lock().under_way -= 1;
                 self.start(lanes, cores);
                 self.tell();
+                self.help();
             });
         }
     }
@@ -257,6 +239,15 @@ impl<'a> Far<'a> {
         let state = self.lock();
         if self.from_core || state.under_way == 0 || !self.is_made(&state) {
             self.moved.notify_all();
+        }
+    }
+
+    /// A lane that is needed no more decodes, where a core that should is not at it: one that is awake but has no turn yet
+    /// may wait for milliseconds until the system moves it from a core that is busy to this one.
+    fn help(&self) {
+        if self.is_made(&self.lock()) {
+            self.decode_landed();
+            drop_scratch();
         }
     }
 
@@ -317,11 +308,8 @@ impl<'a> Far<'a> {
         let mut landed = 0;
         let outcome = source.deliver(&request.ranges(), &mut |i| parts.get_mut(i)?.take(), &mut |i, bytes| {
             landed += 1;
-            cores.spawn(move |_| {
-                self.decode(number, i, &bytes);
-                drop(bytes);
-                self.done(number, 1);
-            });
+            self.lock().landed.push_back(Landed { request: number, run: i, bytes });
+            cores.spawn(|_| self.decode_landed());
         });
         (landed, outcome)
     }
@@ -377,12 +365,31 @@ impl<'a> Far<'a> {
         (landed, outcome)
     }
 
+    /// Decodes what has come, as long as there is some and not enough others do.
+    fn decode_landed(&self) {
+        while let Some((Landed { request, run, bytes }, turn)) = self.next_landed() {
+            self.decode(request, run, &bytes);
+            drop(bytes);
+            drop(turn);
+            self.done(request, 1);
+        }
+    }
+
+    /// Nobody is needed any more where there is none: who has a turn comes back before it goes.
+    fn next_landed(&self) -> Option<(Landed, Turn<'_, 'a>)> {
+        let mut state = self.lock();
+        if state.decoding >= self.decoders {
+            return None;
+        }
+        let landed = state.landed.pop_front()?;
+        state.decoding += 1;
+        Some((landed, Turn(self)))
+    }
+
     fn decode(&self, number: usize, run: usize, bytes: &HostBuffer) {
         let request = &self.requests[number];
         let run = &request.runs[run];
         let reader = &self.readers[request.job];
-        // What is only copied takes no memory.
-        let _turn = if reader.is_copy() { None } else { self.decoders.enter() };
         let done = with_decoded(|decoded| {
             let mut done = 0;
             for &number in &run.tiles {
@@ -426,34 +433,11 @@ impl<'a> Far<'a> {
     }
 }
 
-/// Lets so many through at once.
-struct Gate {
-    free: Option<Mutex<usize>>,
-    moved: Condvar,
-}
+/// The right to decode one of the runs.
+struct Turn<'a, 'f>(&'a Far<'f>);
 
-impl Gate {
-    fn new(most: usize) -> Self {
-        Self { free: (most < usize::MAX).then(|| Mutex::new(most.max(1))), moved: Condvar::new() }
-    }
-
-    fn enter(&self) -> Option<Turn<'_>> {
-        let mut free = self.free.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
-        while *free == 0 {
-            free = self.moved.wait(free).unwrap_or_else(PoisonError::into_inner);
-        }
-        *free -= 1;
-        Some(Turn(self))
-    }
-}
-
-struct Turn<'a>(&'a Gate);
-
-impl Drop for Turn<'_> {
+impl Drop for Turn<'_, '_> {
     fn drop(&mut self) {
-        if let Some(free) = &self.0.free {
-            *free.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-            self.0.moved.notify_one();
-        }
+        self.0.lock().decoding -= 1;
     }
 }

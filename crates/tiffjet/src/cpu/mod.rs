@@ -8,7 +8,6 @@ mod pack;
 mod pipeline;
 mod read;
 mod reduce;
-mod spread;
 mod stream;
 mod team;
 mod tile;

@@ -137,6 +137,11 @@ pub(super) fn with_decoded<T>(work: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     done
 }
 
+/// Lets go of the buffers of a thread that seldom decodes.
+pub(super) fn drop_scratch() {
+    drop(SCRATCH_OF_THREAD.take());
+}
+
 /// A buffer of `length` bytes. Fresh memory comes zeroed from the system, page by page as it is used.
 fn sized(buffer: &mut Vec<u8>, length: usize) -> &mut [u8] {
     if buffer.len() < length {
