@@ -441,3 +441,82 @@ impl Drop for Turn<'_, '_> {
         self.0.lock().decoding -= 1;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use rayon::ThreadPoolBuilder;
+    use tiffjet_testkit::{Compression, Tiff};
+
+    use super::*;
+    use crate::backend::ReadJob;
+    use crate::source::{Distance, MemorySource, Version};
+    use crate::{Image, OpenOptions, Window};
+
+    /// Bytes in memory that are said to be elsewhere.
+    struct Distant(Arc<dyn Source>);
+
+    impl Source for Distant {
+        fn name(&self) -> &Arc<str> {
+            self.0.name()
+        }
+        fn version(&self) -> &Version {
+            self.0.version()
+        }
+        fn read(&self, ranges: &[Range<u64>], out: &mut [&mut [u8]], landed: &mut dyn FnMut(usize)) -> Result<()> {
+            self.0.read(ranges, out, landed)
+        }
+        fn distance(&self) -> Distance {
+            Distance::FAR
+        }
+    }
+
+    #[test]
+    fn lanes_stand_in_for_cores_that_are_late_and_for_no_others() {
+        let file = Tiff::new(64, 64).tile(16, 16).compression(Compression::PackBits);
+        let memory = Arc::new(MemorySource::new(file.build(&file.gradient())));
+        let image = Image::from_source(memory, &OpenOptions::default()).unwrap();
+        let plan = image.plan(&Window::default()).unwrap();
+        let expected = image.read(&Window::default()).unwrap();
+        let source = Distant(image.source().clone());
+        let pool = ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+        for busy in [false, true] {
+            let mut out = vec![0; expected.bytes().unwrap().len()];
+            let bytes = out.len();
+            let readers = [Reader::new(&ReadJob { source: &source, plan: &plan }, &mut out, bytes)];
+            let ranges: Vec<Range<u64>> = plan.tiles.iter().map(|tile| tile.range.clone()).collect();
+            let gathered = gather(&ranges, u64::MAX, u64::MAX).into_iter();
+            let requests: Vec<Request> = gathered.map(|one| Request::new(0, one, &plan.tiles)).collect();
+            assert_eq!(requests.len(), 1);
+            let state = State { next: 1, held: requests[0].bytes(), decoding: usize::from(busy), ..Default::default() };
+            let (stop, moved, state) = (Arc::default(), Condvar::new(), Mutex::new(state));
+            let far = Far {
+                readers: &readers,
+                requests,
+                at_once: 1,
+                decoders: 1,
+                keep_going: false,
+                from_core: false,
+                stop,
+                state,
+                moved,
+            };
+            // The only core is not to be had until the lane has gone.
+            let (free, late) = channel::<()>();
+            pool.spawn(move || _ = late.recv());
+            pool.in_place_scope(|cores| {
+                far.fetch(0, cores);
+                far.help();
+                assert_eq!(far.lock().landed.is_empty(), !busy);
+                assert_eq!(far.lock().report.tiles, if busy { 0 } else { 16 });
+                far.lock().decoding = 0;
+                drop(free);
+            });
+            let state = far.state.into_inner().unwrap();
+            assert_eq!((state.report.tiles, state.held, state.decoding), (16, 0, 0));
+            drop(readers);
+            assert_eq!(Some(&out[..]), expected.bytes());
+        }
+    }
+}

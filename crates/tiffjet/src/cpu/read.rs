@@ -229,7 +229,7 @@ fn run_all(
 
 impl<'a> Reader<'a> {
     /// A reader of one window, into its part of a result of `whole` bytes.
-    fn new(job: &ReadJob<'a>, out: &'a mut [u8], whole: usize) -> Self {
+    pub(super) fn new(job: &ReadJob<'a>, out: &'a mut [u8], whole: usize) -> Self {
         let plan = job.plan;
         if let Some(value) = &plan.pad {
             fill_with(out, value);
