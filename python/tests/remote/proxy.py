@@ -17,7 +17,7 @@ A request is `{"method", "target", "range", "status", "sent", "received", "conne
 body that came back, and the number of the connection. HTTP/1.1 with connections that stay open, on both sides.
 
 A network takes no core from those who wait for it: bodies of known length that come back are moved by the system, from
-socket to socket, and never seen here.
+socket to socket, and never seen here; as much as a pipe holds (1 MiB) while the answer waits for its time.
 """
 
 import asyncio
@@ -25,6 +25,8 @@ import contextlib
 import fcntl
 import json
 import os
+import select
+import selectors
 import socket
 import sys
 
@@ -33,6 +35,16 @@ PIECE = 1 << 18
 PIPE = 1 << 20
 # Read at a time from the server: more would be bytes of bodies.
 AHEAD = 1 << 12
+
+
+class Exact(selectors.EpollSelector):
+    """epoll counts whole milliseconds, and more of them than it is told: waiting for its descriptor does not."""
+
+    def select(self, timeout: float | None = None):
+        if timeout is not None and timeout > 0:
+            select.select([self.fileno()], [], [], timeout)
+            timeout = 0
+        return super().select(timeout)
 
 
 class Head:
@@ -112,42 +124,83 @@ class Upstream:
     def close(self) -> None:
         self.socket.close()
 
-    async def splice(self, writer: asyncio.StreamWriter, length: int) -> int:
-        """Moves bytes of a body to the client; how many came."""
-        ahead = self._take(min(length, len(self.ahead)))
-        writer.write(ahead)
+    def body(self, length: int) -> "Body":
+        """What follows the head of an answer."""
+        return Body(self, self._take(min(length, len(self.ahead))), length)
+
+
+class Body:
+    """A body of known length on its way to the client, through a pipe that the system moves it into and out of."""
+
+    def __init__(self, upstream: Upstream, ahead: bytes, length: int) -> None:
+        self.upstream = upstream
+        self.ahead = ahead  # came with the head
+        self.length = length
+        self.left = length - len(ahead)  # is to come from the server
+        self.in_pipe = 0
+        self.out, self.into = os.pipe()
+        fcntl.fcntl(self.into, fcntl.F_SETPIPE_SZ, PIPE)
+
+    def close(self) -> None:
+        os.close(self.out)
+        os.close(self.into)
+
+    async def fetch(self) -> None:
+        """Moves what fits into the pipe: while an answer waits, the server is at work."""
+        source = self.upstream.socket
+        while self.left:
+            moved = try_splice(source.fileno(), self.into, min(self.left, PIPE))
+            if moved == 0 or (moved is None and select.select([source], [], [], 0)[0]):
+                return  # the end, or the pipe is full
+            if moved is None:
+                await ready(source, reads=True)
+            else:
+                self.left -= moved
+                self.in_pipe += moved
+
+    async def send(self, head: bytes, writer: asyncio.StreamWriter) -> int:
+        """Moves all of it to the client, behind the head of the answer; how many bytes came."""
+        writer.write(head + self.ahead)
         await writer.drain()  # all is sent when it returns: see `Proxy.serve`
-        left = length - len(ahead)
-        with contextlib.ExitStack() as ends:
-            client = ends.enter_context(socket.socket(fileno=os.dup(writer.get_extra_info("socket").fileno())))
-            out, into = os.pipe()
-            ends.callback(os.close, out)
-            ends.callback(os.close, into)
-            fcntl.fcntl(into, fcntl.F_SETPIPE_SZ, PIPE)
-            while left:
-                in_pipe = await spliced(self.socket.fileno(), into, min(left, PIPE), waits_for=self.socket)
-                if not in_pipe:
-                    break
-                left -= in_pipe
-                while in_pipe:
-                    in_pipe -= await spliced(out, client.fileno(), in_pipe, waits_for=client)
-        return length - left
+        with socket.socket(fileno=os.dup(writer.get_extra_info("socket").fileno())) as client:
+            while self.in_pipe or self.left:
+                if not self.in_pipe:
+                    self.in_pipe = await spliced(self.upstream.socket.fileno(), self.into, min(self.left, PIPE),
+                                                 waits_for=self.upstream.socket)
+                    self.left -= self.in_pipe
+                    if not self.in_pipe:
+                        break
+                self.in_pipe -= await spliced(self.out, client.fileno(), self.in_pipe, waits_for=client)
+        return self.length - self.left
+
+
+def try_splice(source: int, destination: int, most: int) -> int | None:
+    """Moves some bytes; None where one end can't."""
+    try:
+        return os.splice(source, destination, most, flags=os.SPLICE_F_MOVE | os.SPLICE_F_NONBLOCK)
+    except BlockingIOError:
+        return None
 
 
 async def spliced(source: int, destination: int, most: int, waits_for: socket.socket) -> int:
     """Moves some bytes, as soon as the socket that is one end can."""
+    while (moved := try_splice(source, destination, most)) is None:
+        await ready(waits_for, reads=waits_for.fileno() == source)
+    return moved
+
+
+async def ready(waits_for: socket.socket, reads: bool) -> None:
+    """Until bytes can be read, or written."""
+    if reads:
+        # What was read is told at once: the server may wait for it with the rest.
+        waits_for.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
     loop = asyncio.get_running_loop()
-    while True:
-        try:
-            return os.splice(source, destination, most, flags=os.SPLICE_F_MOVE | os.SPLICE_F_NONBLOCK)
-        except BlockingIOError:
-            reads = waits_for.fileno() == source
-            ready = loop.create_future()
-            (loop.add_reader if reads else loop.add_writer)(waits_for, lambda: ready.done() or ready.set_result(None))
-            try:
-                await ready
-            finally:
-                (loop.remove_reader if reads else loop.remove_writer)(waits_for)
+    done = loop.create_future()
+    (loop.add_reader if reads else loop.add_writer)(waits_for, lambda: done.done() or done.set_result(None))
+    try:
+        await done
+    finally:
+        (loop.remove_reader if reads else loop.remove_writer)(waits_for)
 
 
 async def read_head(reader: "asyncio.StreamReader | Upstream") -> Head | None:
@@ -171,8 +224,6 @@ async def pass_body(head: Head, reader, writer, until_closed: bool) -> int:
             if size == 0:
                 return total
     length = head.fields.get("content-length")
-    if length is not None and isinstance(reader, Upstream):
-        return await reader.splice(writer, int(length))
     left = int(length) if length is not None else (1 << 62 if until_closed else 0)
     total = 0
     while left:
@@ -201,10 +252,10 @@ class Proxy:
         self.connections += 1
         number = self.connections
         writer.transport.set_write_buffer_limits(0)
+        # The system takes connections at once: what is said on them waits as long as a handshake would take.
+        handshake = asyncio.create_task(asyncio.sleep(self.latency if self.shakes_hands else 0))
         upstream = await Upstream.to(self.upstream)
-        if self.shakes_hands:
-            # The system takes connections at once: what is said on them waits as long as a handshake would take.
-            await asyncio.sleep(self.latency)
+        await handshake
         try:
             while (request := await self.next_request(reader, writer)) is not None:
                 if not await self.exchange(request, number, reader, writer, upstream):
@@ -240,17 +291,33 @@ class Proxy:
         answer = await read_head(upstream)
         while answer is not None and answer.first.split(" ")[1] == "100":
             answer = await read_head(upstream)
-        await wait
         if answer is None:
+            await wait
             return False
         line["status"] = int(answer.first.split(" ")[1])
-        writer.write(answer.with_fields(self.added))
         bodiless = method == "HEAD" or line["status"] in (204, 304)
-        if not bodiless:
-            line["received"] = await pass_body(answer, upstream, writer, until_closed=True)
-        await writer.drain()
+        line["received"] = await self.hand_on(answer, bodiless, wait, upstream, writer)
         counted = bodiless or "content-length" in answer.fields or "transfer-encoding" in answer.fields
         return counted and not answer.closes() and not request.closes()
+
+    async def hand_on(self, answer: Head, bodiless: bool, wait: asyncio.Task, upstream: Upstream, writer) -> int:
+        """Hands an answer on when its time has come; bytes of its body."""
+        head = answer.with_fields(self.added)
+        chunked = "chunked" in answer.fields.get("transfer-encoding", "").lower()
+        if not bodiless and not chunked and "content-length" in answer.fields:
+            with contextlib.closing(upstream.body(int(answer.fields["content-length"]))) as body:
+                fetch = asyncio.create_task(body.fetch())
+                try:
+                    await wait
+                finally:
+                    fetch.cancel()
+                    await asyncio.gather(fetch, return_exceptions=True)  # what went wrong, `send` meets again
+                return await body.send(head, writer)
+        await wait
+        writer.write(head)
+        received = 0 if bodiless else await pass_body(answer, upstream, writer, until_closed=True)
+        await writer.drain()
+        return received
 
     async def refuse(self, status: int, request: Head, line: dict, wait, reader, writer) -> bool:
         line["sent"] = await pass_body(request, reader, _Nowhere(), until_closed=False)  # type: ignore[arg-type]
@@ -260,7 +327,16 @@ class Proxy:
         await writer.drain()
         return True
 
-    def command(self, line: str):
+    async def hang_up(self) -> None:
+        """When it returns, all of them are closed: nobody takes one for open."""
+        closing = list(self.waiting)
+        for writer in closing:
+            writer.close()
+        for writer in closing:
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+    async def command(self, line: str):
         verb, *arguments = line.split(maxsplit=2)
         if verb == "log":
             return self.log
@@ -270,8 +346,7 @@ class Proxy:
             self.latency = float(arguments[0])
         elif verb == "hang-up":
             self.shakes_hands = True
-            for writer in self.waiting:
-                writer.close()
+            await self.hang_up()
         elif verb == "add":
             self.added[arguments[0]] = arguments[1]
         elif verb == "fail":
@@ -300,8 +375,9 @@ async def main() -> None:
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
     while line := (await commands.readline()).decode().strip():
-        print(json.dumps(proxy.command(line)), flush=True)
+        print(json.dumps(await proxy.command(line)), flush=True)
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(Exact())) as runner:
+        runner.run(main())

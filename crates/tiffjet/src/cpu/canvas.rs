@@ -4,6 +4,11 @@
 
 use std::marker::PhantomData;
 
+use rustix::mm::{Advice, madvise};
+
+/// Pages of this size, or of a multiple that advice is then refused for.
+const PAGE: usize = 4096;
+
 /// A (band, y, x) buffer that several threads write at once, each its own tiles.
 pub(super) struct Canvas<'a> {
     address: *mut u8,
@@ -23,6 +28,20 @@ impl<'a> Canvas<'a> {
         let [bands, height, width] = shape;
         assert_eq!(buffer.len(), bands * height * width * size, "the buffer must have the size of the window");
         Self { address: buffer.as_mut_ptr(), bands, height, width, size, buffer: PhantomData }
+    }
+
+    /// Bytes of the buffer.
+    pub(super) fn length(&self) -> usize {
+        self.bands * self.height * self.width * self.size
+    }
+
+    /// Has the system find the memory now that it otherwise finds page by page as pixels come. What is in it stays.
+    pub(super) fn populate(&self) {
+        let before = self.address.addr().next_multiple_of(PAGE) - self.address.addr();
+        let Some(length) = self.length().checked_sub(before).map(|length| length / PAGE * PAGE) else { return };
+        // SAFETY: whole pages of the buffer, which outlives `self`. They are made writable, which they are, and no byte of
+        // them is changed, so it does not matter who writes them meanwhile; a refusal only costs speed.
+        let _ = unsafe { madvise(self.address.wrapping_add(before).cast(), length, Advice::LinuxPopulateWrite) };
     }
 
     /// Columns of the canvas.

@@ -1,10 +1,11 @@
 //! Reading from far away: many requests are under way, and cores decode what has arrived while the rest is on its way.
 //!
 //! Lanes wait for requests and never for cores; cores decode and never wait for requests. So one slow server holds up nobody
-//! but who asked for its file. What is not compressed has no need of a core: lanes put it in its place.
+//! but who asked for its file. What is not compressed has no need of a core: lanes put it in its place. At the end a lane
+//! stands in for a core that is late.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSliceMut;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use rayon::{Scope, ThreadPool};
 
-use super::read::{Failures, RUN, Reader, with_decoded};
+use super::read::{Failures, RUN, Reader, drop_scratch, with_decoded};
 use crate::error::{Error, Result};
 use crate::interrupt::{interruptible, wanted};
 use crate::plan::{Gathered, TileRead, gather};
@@ -24,6 +25,8 @@ use crate::tensor::{HostBuffer, Report, Storage};
 const HELD: u64 = 128 << 20;
 /// Bytes of a request that nobody wants, where the others go right to their places.
 const BIN: usize = 1 << 20;
+/// Bytes of pixels that memory is found for ahead, at most: what no request waits for must not take long.
+const POPULATED: usize = 64 << 20;
 /// Absent tiles that are filled at once.
 const SPARSE: usize = 64;
 
@@ -78,13 +81,22 @@ impl Request {
     }
 }
 
+/// A run that has come and waits to be decoded.
+struct Landed {
+    request: usize,
+    run: usize,
+    bytes: HostBuffer,
+}
+
 struct Far<'a> {
     readers: &'a [Reader<'a>],
     requests: Vec<Request>,
     at_once: usize,
-    /// Tiles that may be decoded at once, where that is less than there are cores.
-    decoders: Gate,
+    /// Runs that may be decoded at once.
+    decoders: usize,
     keep_going: bool,
+    /// Who waits is one of the cores.
+    from_core: bool,
     /// Nothing more is wanted.
     stop: Arc<AtomicBool>,
     state: Mutex<State>,
@@ -98,6 +110,9 @@ struct State {
     under_way: usize,
     /// Bytes of all that is under way or waits to be decoded.
     held: u64,
+    landed: VecDeque<Landed>,
+    /// Runs that are being decoded.
+    decoding: usize,
     report: Report,
     /// The first error of each window, by the place of its tile.
     failed: BTreeMap<usize, (usize, Error)>,
@@ -129,10 +144,10 @@ pub(super) fn read(
     if requests.is_empty() && sparse.is_empty() {
         return Ok(Default::default());
     }
-    let decoders = Gate::new(if decoders < pool.current_num_threads() { decoders } else { usize::MAX });
     let state = Mutex::new(State::default());
     let (stop, moved) = (Arc::default(), Condvar::new());
-    let far = Far { readers, requests, at_once, decoders, keep_going, stop, state, moved };
+    let from_core = pool.current_thread_index().is_some();
+    let far = Far { readers, requests, at_once, decoders, keep_going, from_core, stop, state, moved };
     far.run(pool, &sparse)?;
     far.outcome(sparse.len())
 }
@@ -147,6 +162,7 @@ impl<'a> Far<'a> {
             match &lanes {
                 Some(lanes) => lanes.in_place_scope(|lanes| {
                     self.start(lanes, cores);
+                    self.prepare();
                     self.wait(lanes, cores);
                 }),
                 // The only request needs no lane.
@@ -154,6 +170,7 @@ impl<'a> Far<'a> {
                     if let Some(request) = self.requests.first() {
                         self.lock().held = request.bytes();
                         self.fetch(0, cores);
+                        self.decode_landed();
                     }
                 }
             }
@@ -182,6 +199,14 @@ impl<'a> Far<'a> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What can be done before the first byte comes.
+    fn prepare(&self) {
+        let mut left = POPULATED;
+        for reader in self.readers.iter().filter(|reader| reader.source.distance().is_far()) {
+            left = left.saturating_sub(reader.populate(left));
+        }
+    }
+
     /// Makes requests until enough are under way.
     fn start<'l, 'c: 'l>(&'c self, lanes: &Scope<'l>, cores: &'l Scope<'c>) {
         let mut state = self.lock();
@@ -198,8 +223,31 @@ impl<'a> Far<'a> {
                 self.fetch(number, cores);
                 self.lock().under_way -= 1;
                 self.start(lanes, cores);
-                self.moved.notify_all();
+                self.tell();
+                self.help();
             });
+        }
+    }
+
+    /// Whether no request will be made any more.
+    fn is_made(&self, state: &State) -> bool {
+        state.next == self.requests.len() || self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Wakes who waits, where there is something to do for it.
+    fn tell(&self) {
+        let state = self.lock();
+        if self.from_core || state.under_way == 0 || !self.is_made(&state) {
+            self.moved.notify_all();
+        }
+    }
+
+    /// A lane that is needed no more decodes, where a core that should is not at it: one that is awake but has no turn yet
+    /// may wait for milliseconds until the system moves it from a core that is busy to this one.
+    fn help(&self) {
+        if self.is_made(&self.lock()) {
+            self.decode_landed();
+            drop_scratch();
         }
     }
 
@@ -209,8 +257,7 @@ impl<'a> Far<'a> {
             // A caller who is a core itself decodes while it waits: there may be no other.
             while rayon::yield_now() == Some(rayon::Yield::Executed) {}
             let state = self.lock();
-            let made = state.next == self.requests.len() || self.stop.load(Ordering::Relaxed);
-            if made && state.under_way == 0 {
+            if self.is_made(&state) && state.under_way == 0 {
                 return;
             }
             let tick = Duration::from_millis(20);
@@ -261,11 +308,8 @@ impl<'a> Far<'a> {
         let mut landed = 0;
         let outcome = source.deliver(&request.ranges(), &mut |i| parts.get_mut(i)?.take(), &mut |i, bytes| {
             landed += 1;
-            cores.spawn(move |_| {
-                self.decode(number, i, &bytes);
-                drop(bytes);
-                self.done(number, 1);
-            });
+            self.lock().landed.push_back(Landed { request: number, run: i, bytes });
+            cores.spawn(|_| self.decode_landed());
         });
         (landed, outcome)
     }
@@ -321,12 +365,31 @@ impl<'a> Far<'a> {
         (landed, outcome)
     }
 
+    /// Decodes what has come, as long as there is some and not enough others do.
+    fn decode_landed(&self) {
+        while let Some((Landed { request, run, bytes }, turn)) = self.next_landed() {
+            self.decode(request, run, &bytes);
+            drop(bytes);
+            drop(turn);
+            self.done(request, 1);
+        }
+    }
+
+    /// Nobody is needed any more where there is none: who has a turn comes back before it goes.
+    fn next_landed(&self) -> Option<(Landed, Turn<'_, 'a>)> {
+        let mut state = self.lock();
+        if state.decoding >= self.decoders {
+            return None;
+        }
+        let landed = state.landed.pop_front()?;
+        state.decoding += 1;
+        Some((landed, Turn(self)))
+    }
+
     fn decode(&self, number: usize, run: usize, bytes: &HostBuffer) {
         let request = &self.requests[number];
         let run = &request.runs[run];
         let reader = &self.readers[request.job];
-        // What is only copied takes no memory.
-        let _turn = if reader.is_copy() { None } else { self.decoders.enter() };
         let done = with_decoded(|decoded| {
             let mut done = 0;
             for &number in &run.tiles {
@@ -354,7 +417,7 @@ impl<'a> Far<'a> {
     /// The tiles of a request are done with.
     fn release(&self, number: usize) {
         self.lock().held -= self.requests[number].bytes();
-        self.moved.notify_all();
+        self.tell();
     }
 
     fn fail(&self, job: usize, tile: usize, error: Error) {
@@ -370,34 +433,90 @@ impl<'a> Far<'a> {
     }
 }
 
-/// Lets so many through at once.
-struct Gate {
-    free: Option<Mutex<usize>>,
-    moved: Condvar,
-}
+/// The right to decode one of the runs.
+struct Turn<'a, 'f>(&'a Far<'f>);
 
-impl Gate {
-    fn new(most: usize) -> Self {
-        Self { free: (most < usize::MAX).then(|| Mutex::new(most.max(1))), moved: Condvar::new() }
-    }
-
-    fn enter(&self) -> Option<Turn<'_>> {
-        let mut free = self.free.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
-        while *free == 0 {
-            free = self.moved.wait(free).unwrap_or_else(PoisonError::into_inner);
-        }
-        *free -= 1;
-        Some(Turn(self))
-    }
-}
-
-struct Turn<'a>(&'a Gate);
-
-impl Drop for Turn<'_> {
+impl Drop for Turn<'_, '_> {
     fn drop(&mut self) {
-        if let Some(free) = &self.0.free {
-            *free.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-            self.0.moved.notify_one();
+        self.0.lock().decoding -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use rayon::ThreadPoolBuilder;
+    use tiffjet_testkit::{Compression, Tiff};
+
+    use super::*;
+    use crate::backend::ReadJob;
+    use crate::source::{Distance, MemorySource, Version};
+    use crate::{Image, OpenOptions, Window};
+
+    /// Bytes in memory that are said to be elsewhere.
+    struct Distant(Arc<dyn Source>);
+
+    impl Source for Distant {
+        fn name(&self) -> &Arc<str> {
+            self.0.name()
+        }
+        fn version(&self) -> &Version {
+            self.0.version()
+        }
+        fn read(&self, ranges: &[Range<u64>], out: &mut [&mut [u8]], landed: &mut dyn FnMut(usize)) -> Result<()> {
+            self.0.read(ranges, out, landed)
+        }
+        fn distance(&self) -> Distance {
+            Distance::FAR
+        }
+    }
+
+    #[test]
+    fn lanes_stand_in_for_cores_that_are_late_and_for_no_others() {
+        let file = Tiff::new(64, 64).tile(16, 16).compression(Compression::PackBits);
+        let memory = Arc::new(MemorySource::new(file.build(&file.gradient())));
+        let image = Image::from_source(memory, &OpenOptions::default()).unwrap();
+        let plan = image.plan(&Window::default()).unwrap();
+        let expected = image.read(&Window::default()).unwrap();
+        let source = Distant(image.source().clone());
+        let pool = ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+        for busy in [false, true] {
+            let mut out = vec![0; expected.bytes().unwrap().len()];
+            let bytes = out.len();
+            let readers = [Reader::new(&ReadJob { source: &source, plan: &plan }, &mut out, bytes)];
+            let ranges: Vec<Range<u64>> = plan.tiles.iter().map(|tile| tile.range.clone()).collect();
+            let gathered = gather(&ranges, u64::MAX, u64::MAX).into_iter();
+            let requests: Vec<Request> = gathered.map(|one| Request::new(0, one, &plan.tiles)).collect();
+            assert_eq!(requests.len(), 1);
+            let state = State { next: 1, held: requests[0].bytes(), decoding: usize::from(busy), ..Default::default() };
+            let (stop, moved, state) = (Arc::default(), Condvar::new(), Mutex::new(state));
+            let far = Far {
+                readers: &readers,
+                requests,
+                at_once: 1,
+                decoders: 1,
+                keep_going: false,
+                from_core: false,
+                stop,
+                state,
+                moved,
+            };
+            // The only core is not to be had until the lane has gone.
+            let (free, late) = channel::<()>();
+            pool.spawn(move || _ = late.recv());
+            pool.in_place_scope(|cores| {
+                far.fetch(0, cores);
+                far.help();
+                assert_eq!(far.lock().landed.is_empty(), !busy);
+                assert_eq!(far.lock().report.tiles, if busy { 0 } else { 16 });
+                far.lock().decoding = 0;
+                drop(free);
+            });
+            let state = far.state.into_inner().unwrap();
+            assert_eq!((state.report.tiles, state.held, state.decoding), (16, 0, 0));
+            drop(readers);
+            assert_eq!(Some(&out[..]), expected.bytes());
         }
     }
 }

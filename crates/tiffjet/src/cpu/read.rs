@@ -137,6 +137,11 @@ pub(super) fn with_decoded<T>(work: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     done
 }
 
+/// Lets go of the buffers of a thread that seldom decodes.
+pub(super) fn drop_scratch() {
+    drop(SCRATCH_OF_THREAD.take());
+}
+
 /// A buffer of `length` bytes. Fresh memory comes zeroed from the system, page by page as it is used.
 fn sized(buffer: &mut Vec<u8>, length: usize) -> &mut [u8] {
     if buffer.len() < length {
@@ -224,7 +229,7 @@ fn run_all(
 
 impl<'a> Reader<'a> {
     /// A reader of one window, into its part of a result of `whole` bytes.
-    fn new(job: &ReadJob<'a>, out: &'a mut [u8], whole: usize) -> Self {
+    pub(super) fn new(job: &ReadJob<'a>, out: &'a mut [u8], whole: usize) -> Self {
         let plan = job.plan;
         if let Some(value) = &plan.pad {
             fill_with(out, value);
@@ -554,6 +559,15 @@ impl Reader<'_> {
             self.unpack.row(row, tile, |band| self.row(band, tile, y as u32));
         }
         self.unpack.settle();
+    }
+
+    /// Has memory found for its pixels while there is time, unless they take more than so many bytes; how many they take.
+    pub(super) fn populate(&self, most: usize) -> usize {
+        let bytes = self.canvas.length();
+        if bytes <= most {
+            self.canvas.populate();
+        }
+        bytes
     }
 
     /// Whether tiles need hardly more than to be copied.

@@ -80,6 +80,11 @@ impl Waiting {
         None
     }
 
+    /// Lets go of those that the other side has closed.
+    fn weed(&mut self) {
+        self.connections.retain(Connection::is_open);
+    }
+
     /// Whether there is no connection to the host.
     fn is_empty(&self) -> bool {
         Arc::strong_count(&self.all) == 1
@@ -130,9 +135,16 @@ impl Connection {
         tcp.set_nonblocking(false).is_ok() && open
     }
 
-    /// A new one.
+    /// A new one, where an idle one turned out to be closed: the others may be as well.
     pub(super) fn new(host: &Host, connect: Duration, watch: &Watch) -> io::Result<Self> {
-        let share = with_idle(|idle| idle.entry(host.clone()).or_default().all.clone());
+        let (first, share) = with_idle(|idle| {
+            let waiting = idle.entry(host.clone()).or_default();
+            waiting.weed();
+            (waiting.is_empty(), waiting.all.clone())
+        });
+        if first {
+            dial_ahead(host, connect, watch, &share);
+        }
         Self::dial(host, connect, watch, share)
     }
 
@@ -282,22 +294,27 @@ fn patiently<T>(watch: &Watch, mut work: impl FnMut() -> io::Result<T>) -> io::R
 }
 
 /// Makes connections that will be wanted soon, and closes them when they were not. What fails here, the request that
-/// needs it tells.
+/// needs it tells. One thread starts the others: who asks for the first connection must not wait for that.
 fn dial_ahead(host: &Host, connect: Duration, watch: &Watch, share: &Arc<()>) {
-    for _ in 0..AHEAD {
-        let (host, watch, share) = (host.clone(), watch.clone(), share.clone());
-        let dial = move || {
-            let Ok(connection) = Connection::dial(&host, connect, &watch, share) else { return };
-            Connection { spare: true, ..connection }.keep();
-            std::thread::sleep(SPARE);
-            with_idle(|idle| {
-                if let Some(waiting) = idle.get_mut(&host) {
-                    waiting.connections.retain(|one| !one.spare || one.since.elapsed() < SPARE);
-                }
-            });
-        };
-        drop(std::thread::Builder::new().name("tiffjet-dial".to_owned()).spawn(dial));
-    }
+    let (host, watch, share) = (host.clone(), watch.clone(), share.clone());
+    let dial = move || {
+        let Ok(connection) = Connection::dial(&host, connect, &watch, share) else { return };
+        Connection { spare: true, ..connection }.keep();
+        std::thread::sleep(SPARE);
+        with_idle(|idle| {
+            if let Some(waiting) = idle.get_mut(&host) {
+                waiting.connections.retain(|one| !one.spare || one.since.elapsed() < SPARE);
+            }
+        });
+    };
+    in_background(move || {
+        (1..AHEAD).for_each(|_| in_background(dial.clone()));
+        dial();
+    });
+}
+
+fn in_background(work: impl FnOnce() + Send + 'static) {
+    drop(std::thread::Builder::new().name("tiffjet-dial".to_owned()).spawn(work));
 }
 
 /// The first address of the host that answers.
