@@ -56,7 +56,7 @@ const ROUNDS: u64 = 4;
 /// The least that a load is worth a thread for.
 const LEAST_LOAD: u64 = 256 << 10;
 /// So many threads keep a network busy that answers at once.
-const MANY_THREADS: usize = 8;
+const ENOUGH_THREADS: usize = 8;
 /// Bytes of a read from another machine that are worth a request for each thread.
 const MANY: u64 = 8 * SLOT as u64;
 
@@ -458,7 +458,7 @@ impl<'a> Reading<'a> {
     fn fetchers(&self) -> &ThreadPool {
         // Reads that are calls wait as requests do. Where answers come at once, more threads than cores are in each
         // other's way.
-        let brisk = self.is_brisk() && self.gpu.threads.current_num_threads() >= MANY_THREADS;
+        let brisk = self.is_brisk() && self.gpu.threads.current_num_threads() >= ENOUGH_THREADS;
         let waits = self.is_far() && !brisk || self.direct.as_ref().is_some_and(|direct| direct.batches.is_none());
         if waits { self.gpu.far_threads() } else { &self.gpu.threads }
     }

@@ -381,11 +381,11 @@ impl Runs {
                 let before = bits - more;
                 let (symbols, codes) = code.of(more);
                 let literals = symbols.partition_point(|&symbol| usize::from(symbol) < END_OF_BLOCK);
-                let (literals, matches) = (symbols.split_at(literals), codes.split_at(literals));
+                let (symbols, codes) = (symbols.split_at(literals), codes.split_at(literals));
                 for run in self.firsts[before]..self.firsts[before + 1] {
                     let run = self.all[run & (RUNS - 1)];
-                    self.add_literal(table, run, (literals.0, matches.0), before, bits);
-                    add_match(table, run, (literals.1, matches.1), before, bits);
+                    self.add_literal(table, run, (symbols.0, codes.0), before, bits);
+                    add_match(table, run, (symbols.1, codes.1), before, bits);
                 }
             }
             self.firsts[bits + 1] = self.end;
